@@ -1,0 +1,1 @@
+"""Databases: engines, transactions, migrations, through SQLAlchemy Core."""

@@ -1,0 +1,226 @@
+"""One database: its engine, its transactions, and what its errors mean.
+
+Readers get a snapshot (`BEGIN`), writers the write lock at once (`BEGIN IMMEDIATE`): a transaction that reads first and
+locks later fails in WAL mode as soon as another process commits in between. Threads of one process queue on a lock
+before they ask for the file's, so that only processes compete for it. The engine is built on first use and again after
+a fork; pickling keeps the settings.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+
+from lorebank.errors import GarbledError, LorebankError, UnavailableError, UsageError
+
+T = TypeVar("T")
+_BUSY = ("database is locked", "database table is locked", "database schema is locked")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """How a database is opened. `busy_timeout` is in seconds."""
+
+    url: str
+    synchronous: str = "normal"
+    busy_timeout: float = 30.0
+
+
+class _Live:
+    """What belongs to one process: its engine and the lock its writers queue on.
+
+    Until it is `ready`, only the thread that prepares the schema may use it.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.pid = os.getpid()
+        self.engine = engine
+        self.writers = threading.Lock()
+        self.preparer = threading.get_ident()
+        self.ready = False
+
+    def usable(self) -> bool:
+        return self.pid == os.getpid() and (self.ready or self.preparer == threading.get_ident())
+
+
+class Database:
+    """A database that is opened on first use; `prepare` brings a new engine's schema up to date."""
+
+    def __init__(self, settings: DatabaseSettings, prepare: Callable[[Database], None]) -> None:
+        self.settings = settings
+        self.path = sqlite_path(settings.url)
+        self._prepare = prepare
+        self._live: _Live | None = None
+        self._opening = threading.Lock()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees one snapshot and writes nothing."""
+        live = self._opened()
+        with self._explained(), live.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A connection that holds the write lock; all of it is committed at the end, or nothing."""
+        live = self._opened()
+        with self._explained(), self._turn(live), live.engine.connect() as connection:
+            connection.execution_options(lorebank_write=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """A raw connection outside any transaction, for what SQLite does not do inside one. Other writers wait."""
+        live = self._opened()
+        with self._explained(), self._turn(live):
+            raw = live.engine.raw_connection()
+            try:
+                yield cast("sqlite3.Connection", raw.driver_connection)
+            finally:
+                raw.close()
+
+    def close(self) -> None:
+        """Closes the connections. The next use opens the database anew."""
+        with self._opening:
+            live, self._live = self._live, None
+        if live is not None and live.pid == os.getpid():
+            live.engine.dispose()
+
+    @contextmanager
+    def _turn(self, live: _Live) -> Iterator[None]:
+        if not live.writers.acquire(timeout=self.settings.busy_timeout):
+            raise UnavailableError(f"`{self.path}` is busy: no turn to write within {self.settings.busy_timeout:g} s")
+        try:
+            yield
+        finally:
+            live.writers.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (DBAPIError, sqlite3.Error) as error:
+            raise explain(error, self.path) from error
+
+    def _opened(self) -> _Live:
+        live = self._live
+        if live is not None and live.usable():
+            return live
+        if live is not None and live.pid != os.getpid():
+            # Forked: the parent's connections are not ours to close, nor its lock ours to wait on.
+            live.engine.dispose(close=False)
+            self._live, self._opening = None, threading.Lock()
+        with self._opening:
+            return self._live or self._open()
+
+    def _open(self) -> _Live:
+        live = self._live = _Live(self._engine())
+        try:
+            self._prepare(self)
+        except BaseException:
+            self._live = None
+            live.engine.dispose()
+            raise
+        live.ready = True
+        return live
+
+    def _engine(self) -> Engine:
+        make_private(self.path)
+        url = URL.create("sqlite", database=str(self.path))
+        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": self.settings.busy_timeout})
+        event.listen(engine, "connect", self._connected)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def _connected(self, connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves
+        cursor = connection.cursor()
+        try:
+            self._retried(lambda: cursor.execute("PRAGMA journal_mode=WAL"))
+            for pragma in (f"synchronous={self.settings.synchronous.upper()}", "foreign_keys=ON", "secure_delete=ON"):
+                cursor.execute(f"PRAGMA {pragma}")
+        finally:
+            cursor.close()
+
+    def _retried(self, step: Callable[[], T]) -> T:
+        """Switching to WAL does not wait for the busy timeout by itself: two processes may open a new file at once."""
+        until = time.monotonic() + self.settings.busy_timeout
+        while True:
+            try:
+                return step()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.01)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": self.settings, "prepare": self._prepare}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["settings"], state["prepare"])  # type: ignore[misc]
+
+
+def _begin(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("lorebank_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def sqlite_path(url: str) -> Path:
+    """The file of a `sqlite:///` URL; `UsageError` for any other URL and for one without a file."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise UsageError(f"{url!r} is no database URL; write sqlite:///memory.db for a file") from error
+    if parsed.get_backend_name() != "sqlite":
+        raise UsageError(f"a database URL must begin with sqlite:///; found {parsed.get_backend_name()!r}")
+    if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
+        raise UsageError("memory needs a file to outlive the process: sqlite:///memory.db. Tests: lorebank.testing.temporary_bank()")
+    return Path(parsed.database).expanduser().absolute()
+
+
+def make_private(path: Path) -> None:
+    """Creates the file (0600) and its missing folders (0700), so that nobody else can read what is remembered."""
+    try:
+        missing = [folder for folder in path.parents if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
+        os.close(descriptor)
+    except OSError as error:
+        raise UsageError(
+            f"`{path}` can't be opened for writing ({error.strerror}): choose another place, "
+            "for example open_bank('sqlite:////tmp/memory.db')"
+        ) from error
+
+
+def is_busy(error: BaseException) -> bool:
+    return any(words in str(error) for words in _BUSY)
+
+
+def explain(error: DBAPIError | sqlite3.Error, path: Path) -> LorebankError:
+    """What a database error means for the caller."""
+    words = str(error.orig if isinstance(error, DBAPIError) else error)
+    if is_busy(error):
+        return UnavailableError(f"`{path}` is busy: another process holds it. Nothing was written; try again")
+    if "disk is full" in words or "disk I/O error" in words:
+        return UnavailableError(f"`{path}` can't be written ({words}). Nothing was written; make room and try again", detail=words)
+    if "readonly" in words or "unable to open" in words:
+        return UsageError(f"`{path}` can't be written ({words}): check its rights, or choose another place", detail=words)
+    if isinstance(error, (DatabaseError, OperationalError, sqlite3.DatabaseError)) and (
+        "malformed" in words or "not a database" in words or "corrupt" in words
+    ):
+        return GarbledError(f"`{path}` is damaged or no SQLite database ({words}). Restore a backup, or move it aside", detail=words)
+    return LorebankError(f"`{path}`: {words}", detail=words)

@@ -1,0 +1,378 @@
+"""What goes into a bank and what comes out: items, memories, receipts, results.
+
+Every value here is frozen. Text from outside is parsed once, by `Item`, and trusted afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Literal, cast, get_args
+
+from lorebank._domain.scope import parse_tags
+from lorebank.errors import UsageError
+
+MemoryType = Literal["world", "experience", "observation"]
+Veracity = Literal["stated", "inferred", "tool", "imported", "unknown", "true", "false"]
+Budget = Literal["low", "mid", "high"]
+State = Literal["found", "nothing", "unavailable", "partial"]
+UpdateMode = Literal["replace", "append"]
+
+TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
+ALIASES: Mapping[str, MemoryType] = {"fact": "world", "episode": "experience"}
+MAX_TEXT = 65_536
+"""Characters an explicit item may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes, and what is assumed of a memory where its item says nothing (contract §5)."""
+
+    source: str
+    importance: float
+    veracity: Veracity
+    type: MemoryType
+
+
+APPLICATION = Writer("app", 0.7, "stated", "world")
+TOOL = Writer("agent-retain", 0.75, "tool", "world")
+EXTRACTION = Writer("extraction", 0.6, "inferred", "world")
+TRANSCRIPT = Writer("transcript", 0.5, "unknown", "experience")
+
+
+def parse_type(value: object) -> MemoryType:
+    """Accepts `world`, `experience`, `observation` and the older names `fact` and `episode`."""
+    if isinstance(value, str):
+        name = ALIASES.get(value, value)
+        if name in TYPES:
+            return name
+    raise UsageError(f"`type` must be one of {', '.join(TYPES)} (or fact, episode); found {value!r}")
+
+
+def parse_types(values: Iterable[object]) -> tuple[MemoryType, ...]:
+    """The types to read, without repeats; none at all is a mistake, since it could only find nothing."""
+    if isinstance(values, str):
+        raise UsageError(f"`types` must be a sequence of types; found the text {values!r}")
+    types = tuple(dict.fromkeys(parse_type(value) for value in values))
+    if not types:
+        raise UsageError("`types` is empty: name at least one type, or leave it out for the default")
+    return types
+
+
+def parse_text(value: object, name: str, *, limit: int = MAX_TEXT) -> str:
+    """A text with something in it, within the limit; returned as it is."""
+    if not isinstance(value, str):
+        raise UsageError(f"`{name}` must be text; found {type(value).__name__}")
+    if not value.strip():
+        raise UsageError(f"`{name}` is blank: there is nothing to work with")
+    if len(value) > limit:
+        raise UsageError(f"`{name}` has {len(value):,} characters; the limit is {limit:,}. Split it into several")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise UsageError(f"`{name}` holds a lone surrogate, which no database or server can store")
+    return value
+
+
+def parse_number(value: object, name: str, low: float, high: float) -> float:
+    """A finite number between two bounds, both included."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise UsageError(f"`{name}` must be a number from {low:g} to {high:g}; found {value!r}")
+    return float(value)
+
+
+def parse_count(value: object, name: str) -> int:
+    """A whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UsageError(f"`{name}` must be a whole number of at least 1; found {value!r}")
+    return value
+
+
+def parse_moment(value: object, name: str, zone: tzinfo | None = None) -> datetime:
+    """A point in time in UTC; a naive one is read in `zone` (the system's when `None`)."""
+    if not isinstance(value, datetime):
+        raise UsageError(f"`{name}` must be a datetime; found {type(value).__name__}")
+    try:
+        return (value if value.tzinfo or zone is None else value.replace(tzinfo=zone)).astimezone(UTC)
+    except (OverflowError, ValueError, OSError) as error:
+        raise UsageError(f"`{name}` is out of the calendar's range: {value!r}") from error
+
+
+def parse_metadata(value: object) -> Mapping[str, Any]:
+    """A mapping of text to what JSON can hold."""
+    if not isinstance(value, Mapping):
+        raise UsageError(f"`metadata` must be a mapping; found {type(value).__name__}")
+    mapping = cast("Mapping[object, Any]", value)
+    if bad := [key for key in mapping if not isinstance(key, str) or not key]:
+        raise UsageError(f"`metadata` has a key that is not text: {bad[0]!r}")
+    try:
+        return cast("dict[str, Any]", json.loads(json.dumps(dict(mapping), allow_nan=False)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"`metadata` holds what JSON can't: {error}") from error
+
+
+def parse_name(value: object, name: str) -> str:
+    """A short label (session, speaker, document, entity): text without control characters, 512 characters at most."""
+    text = parse_text(value, name, limit=512).strip()
+    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+        raise UsageError(f"`{name}` holds a control character: {text!r}")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One text to retain.
+
+    `Item("Ana prefers aisle seats.", tags=["trip"])`. Only `content` is needed. `session` and `speaker` say which
+    conversation the text comes from and who said it; items of one session are neighbours in the order of their
+    arrival. `timestamp` is when it was said (default: now; naive ones in the `timezone` setting). `importance` is from
+    0 to 1. Bad values raise `UsageError` here, before anything is written.
+    """
+
+    content: str
+    context: str | None = field(default=None, kw_only=True)
+    tags: Sequence[str] = field(default=(), kw_only=True)
+    metadata: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    timestamp: datetime | None = field(default=None, kw_only=True)
+    document_id: str | None = field(default=None, kw_only=True)
+    update_mode: UpdateMode | None = field(default=None, kw_only=True)
+    entities: Sequence[str] = field(default=(), kw_only=True)
+    session: str | None = field(default=None, kw_only=True)
+    speaker: str | None = field(default=None, kw_only=True)
+    valid_until: datetime | None = field(default=None, kw_only=True)
+    importance: float | None = field(default=None, kw_only=True)
+    type: MemoryType | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        parse_text(self.content, "content")
+        for name, parsed in self._parsed().items():
+            object.__setattr__(self, name, parsed)
+
+    def _parsed(self) -> dict[str, Any]:
+        """The fields that were given, checked and in their stored shape."""
+        parsed: dict[str, Any] = {"tags": parse_tags(self.tags) if self.tags else ()}
+        parsed["entities"] = _names(self.entities, "entities") if self.entities else ()
+        if self.context is not None:
+            parsed["context"] = parse_text(self.context, "context")
+        if self.metadata is not None:
+            parsed["metadata"] = parse_metadata(self.metadata)
+        for name in ("document_id", "session", "speaker"):
+            if (value := getattr(self, name)) is not None:
+                parsed[name] = parse_name(value, name)
+        for name in ("timestamp", "valid_until"):
+            if (value := getattr(self, name)) is not None and not isinstance(value, datetime):
+                parse_moment(value, name)
+        if self.importance is not None:
+            parsed["importance"] = parse_number(self.importance, "importance", 0, 1)
+        if self.type is not None:
+            parsed["type"] = parse_type(self.type)
+        if self.update_mode is not None:
+            self._check_update_mode()
+        return parsed
+
+    def _check_update_mode(self) -> None:
+        if self.update_mode not in get_args(UpdateMode):
+            raise UsageError(f"`update_mode` must be replace or append; found {self.update_mode!r}")
+        if self.document_id is None:
+            raise UsageError("`update_mode` needs a `document_id`: it says what happens to that document")
+
+    def filled(self, defaults: Mapping[str, Any]) -> Item:
+        """This item with what it leaves out taken from `defaults`."""
+        missing = {name: value for name, value in defaults.items() if getattr(self, name) in (None, ())}
+        return replace(self, **missing) if missing else self
+
+    def located(self, zone: tzinfo | None) -> Item:
+        """This item with its times in UTC."""
+        if self.timestamp is None and self.valid_until is None:
+            return self
+        times = {"timestamp": self.timestamp, "valid_until": self.valid_until}
+        return replace(self, **{k: parse_moment(v, k, zone) for k, v in times.items() if v is not None})
+
+
+ITEM_FIELDS = tuple(f.name for f in fields(Item))
+
+
+def parse_item(value: object) -> Item:
+    """An `Item` as it is, a text, or a mapping with an item's keys."""
+    if isinstance(value, Item):
+        return value
+    if isinstance(value, str):
+        return Item(value)
+    if not isinstance(value, Mapping):
+        raise UsageError(f"an item must be text, an `Item` or a mapping; found {type(value).__name__}")
+    mapping = cast("Mapping[str, Any]", value)
+    if unknown := [key for key in mapping if key not in ITEM_FIELDS]:
+        raise UsageError(f"an item has no key {unknown[0]!r}; it may have {', '.join(ITEM_FIELDS)}")
+    if "content" not in mapping:
+        raise UsageError("an item needs `content`")
+    return Item(**mapping)
+
+
+def parse_items(value: object, defaults: Mapping[str, Any]) -> tuple[Item, ...]:
+    """One text or item, or a list of them; `defaults` fill what an item leaves out."""
+    if isinstance(value, (str, Item, Mapping)):
+        values: list[object] = [value]
+    elif isinstance(value, Iterable):
+        values = list(cast("Iterable[object]", value))
+    else:
+        raise UsageError(f"`retain` takes text, an item or a list of them; found {type(value).__name__}")
+    if not values:
+        raise UsageError("`retain` was given an empty list: there is nothing to retain")
+    return tuple(parse_item(each).filled(defaults) for each in values)
+
+
+def _names(values: Sequence[str], name: str) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise UsageError(f"`{name}` must be a list of texts; found the text {values!r}")
+    return tuple(dict.fromkeys(parse_name(value, name) for value in values))
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One remembered statement.
+
+    Times are in UTC. `score` orders the memories of one result (higher is better) and does not compare across
+    backends; outside a recall it is `None`. `signals` is what each signal added to the score, with `explain=True`.
+    `truncated` says that `text` is the start of a longer text, cut to the result's token bound; `get(id)` has it whole.
+    """
+
+    id: str
+    text: str
+    type: MemoryType = "world"
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    score: float | None = None
+    source: str | None = None
+    context: str | None = None
+    document_id: str | None = None
+    session: str | None = None
+    speaker: str | None = None
+    entities: tuple[str, ...] = ()
+    mentioned_at: datetime | None = None
+    occurred_start: datetime | None = None
+    occurred_end: datetime | None = None
+    valid_until: datetime | None = None
+    invalidated_at: datetime | None = None
+    superseded_by: str | None = None
+    importance: float | None = None
+    veracity: Veracity | None = None
+    evidence: int = 1
+    bank: str | None = None
+    truncated: bool = False
+    signals: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one item: the memory's id (queued: the outbox row's) and, where there is one, the reason."""
+
+    id: str | None
+    reason: str | None = None
+    document_id: str | None = None
+    operation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a write, item by item; never their content.
+
+    `len(receipt)` is the number of items. `redactions` counts the secrets that were taken out before writing.
+    """
+
+    stored: tuple[Outcome, ...] = ()
+    queued: tuple[Outcome, ...] = ()
+    duplicates: tuple[Outcome, ...] = ()
+    rejected: tuple[Outcome, ...] = ()
+    redactions: int = 0
+
+    def __len__(self) -> int:
+        return len(self.stored) + len(self.queued) + len(self.duplicates) + len(self.rejected)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What `forget` and `clear` removed (or, in a dry run, would remove).
+
+    `purged` says that the file and its WAL hold no byte of it any more; `reason` says why not. `beyond` names copies
+    that lorebank can't reach.
+    """
+
+    ids: tuple[str, ...]
+    dry_run: bool = False
+    purged: bool = False
+    reason: str | None = None
+    beyond: tuple[str, ...] = ("backups and copies of the file", "the host's own checkpoints and histories")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __bool__(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class RecallTrace:
+    """How a recall came to its result (`explain=True`).
+
+    `terms` are the query's search terms with their weight (inverse document frequency), `period` the spans of time it
+    names, `pool` how many memories were scored, `evidence` the best match's share of the query (0 to 1) against the
+    `floor`, `dropped` the ids that the token bound left out, `elapsed` seconds.
+    """
+
+    terms: Mapping[str, float]
+    period: tuple[tuple[datetime, datetime], ...]
+    pool: int
+    evidence: float
+    floor: float
+    dropped: tuple[str, ...]
+    elapsed: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecallResult:
+    """The memories that answer a query, best first; iterate over it.
+
+    `state` is `found`, `nothing` (memory was asked and knows nothing), `unavailable` (memory could not be asked) or
+    `partial` (a part of it could not; `unavailable` names it).
+    """
+
+    state: State
+    query: str
+    memories: tuple[Memory, ...] = ()
+    unavailable: tuple[str, ...] = ()
+    trace: RecallTrace | None = None
+
+    def __iter__(self) -> Iterator[Memory]:
+        return iter(self.memories)
+
+    def __len__(self) -> int:
+        return len(self.memories)
+
+    def __getitem__(self, index: int) -> Memory:
+        return self.memories[index]
+
+    def __bool__(self) -> bool:
+        return bool(self.memories)
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """An answer drawn from several memories; `based_on` are those. `structured` follows the asked schema, if any."""
+
+    text: str
+    based_on: tuple[Memory, ...] = ()
+    structured: Mapping[str, Any] | None = None
+
+
+_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
+
+
+def count_tokens(text: str) -> int:
+    """Estimates tokens: one for each CJK character, one for each four other characters, rounded up."""
+    wide = 0 if text.isascii() else len(_WIDE.findall(text))
+    return wide + math.ceil((len(text) - wide) / 4)

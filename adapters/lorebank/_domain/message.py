@@ -1,0 +1,168 @@
+"""One message of a conversation in our neutral shape, and what of a conversation may be retained.
+
+Hosts convert their messages at the seam. A *user turn* is a user message and everything up to the next one. A
+*transcript* is what is left of messages after projection: our own blocks, injected messages, reasoning, images and
+successful tool results are out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from lorebank._domain import blocks
+from lorebank.errors import UsageError
+
+Role = Literal["user", "assistant", "system", "tool"]
+ROLES: tuple[Role, ...] = get_args(Role)
+IMAGE = "[image omitted]"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool the assistant asked for."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message.
+
+    `text` is its plain text, `id` the host's stable id, `time` when it was said, `name` the speaker's or the tool's
+    name, `images` how many pictures it holds, `failed` marks a tool's error, `injected` what lorebank put in itself.
+    """
+
+    role: Role
+    text: str
+    id: str | None = None
+    time: datetime | None = None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    images: int = 0
+    failed: bool = False
+    injected: bool = False
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise UsageError(f"`role` must be one of {', '.join(ROLES)}; found {self.role!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Which parts of a conversation are retained, by role; `tools` and `strip` narrow further.
+
+    `tool_results` is `errors`, `all` or `none`. `include` / `exclude` name tools (an empty `include` means all);
+    `strip` names argument fields that are left out of kept tool calls.
+    """
+
+    user: bool = True
+    assistant: bool = True
+    tool_calls: bool = True
+    tool_results: Literal["errors", "all", "none"] = "errors"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    strip: tuple[str, ...] = ()
+
+    def tool(self, name: str | None) -> bool:
+        """Whether this tool's calls and results are kept."""
+        return name not in self.exclude and (not self.include or name in self.include)
+
+
+OWN_TOOLS = frozenset({"retain", "recall", "reflect", "memory_edit", "retain_global"})
+"""Output of our own tools is never retained: memory would feed on itself."""
+
+
+def substantive(text: str) -> bool:
+    """Whether a text holds at least one letter or digit."""
+    return any(char.isalnum() for char in text)
+
+
+def user_turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """The messages, cut before each user message; what stands before the first one is left out."""
+    starts = [i for i, message in enumerate(messages) if message.role == "user" and not message.injected]
+    return [tuple(messages[a:b]) for a, b in zip(starts, [*starts[1:], len(messages)], strict=True)]
+
+
+def last_turns(messages: Sequence[Message], count: int) -> tuple[Message, ...]:
+    """The messages of the newest `count` user turns; none for a count below one."""
+    turns = user_turns(messages)
+    return tuple(message for turn in turns[-count:] for message in turn) if count > 0 else ()
+
+
+def project(message: Message, keep: Keep, own_tools: frozenset[str] = OWN_TOOLS) -> str | None:
+    """What of a message is retained, or `None` when nothing is."""
+    if message.injected or message.role == "system":
+        return None
+    if message.role == "tool":
+        return _tool_result(message, keep, own_tools)
+    if not (keep.user if message.role == "user" else keep.assistant):
+        return None
+    parts = [blocks.strip(message.text).strip(), *[IMAGE] * bool(message.images)]
+    if keep.tool_calls and message.role == "assistant":
+        parts += [_tool_call(c, keep) for c in message.tool_calls if keep.tool(c.name) and c.name not in own_tools]
+    text = "\n".join(part for part in parts if part)
+    return text if substantive(text.replace(IMAGE, "")) else None
+
+
+def _tool_result(message: Message, keep: Keep, own_tools: frozenset[str]) -> str | None:
+    kept = keep.tool_results == "all" or (keep.tool_results == "errors" and message.failed)
+    if not kept or message.name in own_tools or not keep.tool(message.name):
+        return None
+    text = blocks.strip(message.text).strip()
+    return f"{message.name or 'tool'}: {text}" if substantive(text) else None
+
+
+def _tool_call(call: ToolCall, keep: Keep) -> str:
+    arguments = {name: value for name, value in call.arguments.items() if name not in keep.strip}
+    return f"{call.name}({json.dumps(arguments, ensure_ascii=False, default=str, separators=(', ', ': '))[1:-1]})"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One projected message of a transcript."""
+
+    role: Role
+    text: str
+    time: datetime | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What is retained of some messages, in order."""
+
+    lines: tuple[Line, ...]
+
+    @classmethod
+    def of(cls, messages: Iterable[Message], keep: Keep | None = None) -> Transcript:
+        """Projects messages by the rules of `keep` (the default rules when `None`)."""
+        rules = keep or Keep()
+        kept = [(message, project(message, rules)) for message in messages]
+        return cls(tuple(Line(m.role, text, m.time, m.name) for m, text in kept if text is not None))
+
+    def as_json(self) -> str:
+        """A JSON array of the lines, with their times where known."""
+        rows = [
+            {"role": line.role, "content": line.text}
+            | ({"name": line.name} if line.name else {})
+            | ({"timestamp": line.time.isoformat()} if line.time else {})
+            for line in self.lines
+        ]
+        return json.dumps(rows, ensure_ascii=False)
+
+    def as_text(self) -> str:
+        """Each line between `[role: x]` and `[x:end]`, parted by blank lines; frames inside a text are defused."""
+        return "\n\n".join(f"[role: {line.role}]\n{_defuse(line.text)}\n[{line.role}:end]" for line in self.lines)
+
+
+def _defuse(text: str) -> str:
+    """Text whose own frame-like lines can't be taken for ours."""
+    return "\n".join(
+        f"({line[1:-1]})" if line.startswith(("[role: ", *(f"[{role}:end" for role in ROLES))) and line.endswith("]") else line
+        for line in text.split("\n")
+    )

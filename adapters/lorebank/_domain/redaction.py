@@ -1,0 +1,95 @@
+"""Takes secrets out of text before anything is written.
+
+What counts as a secret: PEM private keys, bearer and basic credentials, the key shapes of well-known services, JSON web
+tokens, cookies, `password=`-like pairs and credentials inside URLs. One cheap search decides whether the
+text needs the patterns at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from lorebank._domain.memory import Item
+
+Redactor = Callable[[str], tuple[str, int]]
+"""Takes a text; gives it without its secrets, and how many there were."""
+
+MARK = "[redacted]"
+
+_HINT = re.compile(
+    r"bearer|basic|sk-|[rsp]k_|gh[pousr]_|github_pat_|glpat-|xox|akia|asia|aiza|hf_|npm_|eyj|-----begin|cookie|://"
+    r"|pass|pwd|secret|token|key|auth|credential",
+    re.IGNORECASE,
+)
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MARK),
+    (re.compile(r"(?im)^(\s*(?:set-)?cookie\s*:\s*)(?!\[redacted\])\S[^\r\n]*"), rf"\1{MARK}"),
+    (re.compile(r"(?i)\b(bearer|basic)(\s+)(?=[a-z0-9._~+/=-]*[0-9._~+/=-])[a-z0-9._~+/=-]{8,}"), rf"\1\2{MARK}"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,256}):(?!\[redacted\]@)[^\s/@]{1,256}@"), rf"\1:{MARK}@"),
+    (
+        re.compile(
+            r"\b(?:sk-[A-Za-z0-9_-]{16,}|[rsp]k_(?:live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}"
+            r"|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}"
+            r"|A(?:KIA|SIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}"
+            r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"
+        ),
+        MARK,
+    ),
+    (
+        re.compile(
+            r"(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key"
+            r"|secret[_-]?key|private[_-]?key|credentials?|authorization)[\"']?\s*[=:]\s*)"
+            r"(\"(?!\[redacted\])[^\"\r\n]{3,}\"|'(?!\[redacted\])[^'\r\n]{3,}'|(?!(?:bearer|basic)\b|[\"'\[])[^\s,;\"'&]{3,})"
+        ),
+        rf"\1{MARK}",
+    ),
+)
+
+
+def redact(text: str) -> tuple[str, int]:
+    """The text without its secrets, each replaced by `[redacted]`, and how many there were. Redacting twice changes nothing."""
+    if _HINT.search(text) is None:
+        return text, 0
+    found = 0
+    for pattern, mark in _PATTERNS:
+        text, count = pattern.subn(mark, text)
+        found += count
+    return text, found
+
+
+def redact_value(value: Any, redactor: Redactor) -> tuple[Any, int]:
+    """The same for what JSON holds, at any depth; a mapping's value is seen together with its key."""
+    if isinstance(value, str):
+        return redactor(value)
+    if isinstance(value, Mapping):
+        pairs = {key: _redact_pair(key, each, redactor) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: each for key, (each, _) in pairs.items()}, sum(count for _, count in pairs.values())
+    if isinstance(value, Sequence):
+        parts = [redact_value(each, redactor) for each in cast("Sequence[Any]", value)]
+        return [each for each, _ in parts], sum(count for _, count in parts)
+    return value, 0
+
+
+def _redact_pair(key: str, value: Any, redactor: Redactor) -> tuple[Any, int]:
+    """`{"password": "x"}` holds a secret that neither its key nor its value shows alone."""
+    plain, count = redact_value(value, redactor)
+    if count or not isinstance(value, str):
+        return plain, count
+    _, together = redactor(f"{key}={value}")
+    return (MARK, together) if together else (plain, 0)
+
+
+def redact_item(item: Item, redactor: Redactor) -> tuple[Item, int]:
+    """An item with its content, context, metadata and tags redacted, and how many secrets were taken out."""
+    content, found = redactor(item.content)
+    changed: dict[str, Any] = {"content": content} if found else {}
+    for name in ("context", "metadata", "tags"):
+        if value := getattr(item, name):
+            plain, count = redact_value(value, redactor)
+            if count:
+                changed[name] = plain
+                found += count
+    return (replace(item, **changed), found) if changed else (item, found)

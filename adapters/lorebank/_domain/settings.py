@@ -1,0 +1,218 @@
+"""Settings: one model for each concern, strict. An unknown key, a number out of range or an unknown choice raises
+`UsageError` at construction, naming the field, the value and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from lorebank._domain import memory as memories
+from lorebank._domain.memory import Budget, MemoryType
+from lorebank._domain.message import Keep
+from lorebank._domain.redaction import Redactor, redact
+from lorebank.errors import LorebankError, UsageError
+
+
+class Settings(BaseModel):
+    """What all settings share: frozen, no unknown keys, no silent conversion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UsageError(_explain(type(self), error)) from None
+
+    @classmethod
+    def parse(cls, value: Self | Mapping[str, Any] | None) -> Self:
+        """These settings, from a model, a mapping or nothing (the defaults)."""
+        if isinstance(value, cls):
+            return value
+        if value is None:
+            return cls()
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{cls.__name__} must be a {cls.__name__} or a mapping; found {type(value).__name__}")
+        return cls(**value)
+
+
+def _explain(kind: type[Settings], error: ValidationError) -> str:
+    """The first mistake, in words: where, what was found, what is allowed. Secrets are never shown."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"{kind.__name__} has no setting `{field}`; it has {', '.join(sorted(kind.model_fields))}"
+    annotation = str(kind.model_fields[str(first["loc"][0])].annotation) if first["loc"] else ""
+    found = "a secret" if "Secret" in annotation else repr(first["input"])
+    return f"{kind.__name__}.{field} can't be {found}: {first['msg']}"
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"{name!r} is no time zone known here; use a name such as 'Europe/Berlin' or 'UTC'") from error
+    return name
+
+
+def _types(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        try:
+            return memories.parse_types(value)
+        except LorebankError as error:
+            raise ValueError(str(error)) from error
+    return value
+
+
+def _secret(value: object) -> object:
+    return SecretStr(value) if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Types = Annotated[tuple[MemoryType, ...], BeforeValidator(_types)]
+
+
+class ConnectionSettings(Settings):
+    """How a server is reached. Times are seconds, each a total deadline."""
+
+    api_key: Annotated[SecretStr | None, BeforeValidator(_secret)] = None
+    connect_timeout: Seconds = 5
+    recall_timeout: Seconds = 30
+    retain_timeout: Seconds = 60
+    reflect_timeout: Seconds = 120
+    timeout: Seconds = 30
+    close_timeout: Annotated[float, Field(ge=0, le=3600)] = 2
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 8 * 1024 * 1024
+    insecure_hosts: Names = ()
+
+
+class RecallSettings(Settings):
+    """What a recall returns, and how the automatic one is made. `None` takes the backend's own default."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 8
+    max_tokens: Annotated[int, Field(ge=1)] = 1024
+    types: Types = ("world", "experience")
+    budget: Budget = "mid"
+    prefer_observations: bool = False
+    min_score: float | None = None
+    count_tokens: Callable[[str], int] = memories.count_tokens
+    auto_recall: bool = True
+    recall_when: Literal["every-turn", "first-turn"] = "every-turn"
+    context_turns: Annotated[int, Field(ge=1, le=100)] | None = None
+    max_query_chars: Annotated[int, Field(ge=16)] | None = None
+    deadline: Seconds = 2
+    position: Literal["in-user", "before-user", "system"] = "in-user"
+    include_source_facts: bool = False
+    tell_model: bool = False
+    keep_traces: Annotated[int, Field(ge=0)] = 0
+
+
+class RetainSettings(Settings):
+    """What is written, and when the automatic retain writes it. `None` takes the backend's own default."""
+
+    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+    redactor: Redactor | None = redact
+    before_enqueue: Callable[[memories.Item], memories.Item | None] | None = None
+    auto_retain: bool = True
+    retain_mode: Literal["append", "full-session", "last-turn"] = "append"
+    every_n_turns: Annotated[int, Field(ge=1)] | None = None
+    overlap_turns: Annotated[int, Field(ge=0)] = 2
+    keep: Keep = Keep()
+    retain_context: str = "conversation"
+    transcript_format: Literal["json", "text"] = "json"
+    base_tags: Names = ()
+    observation_scopes: Names = ()
+    on_cancel: Literal["user", "partial"] = "user"
+    on_rewrite: Literal["append", "replace"] = "append"
+
+    def zone(self) -> ZoneInfo | None:
+        """The zone in which naive times are read; `None` is the system's."""
+        return None if self.timezone is None else ZoneInfo(self.timezone)
+
+
+class OutboxSettings(Settings):
+    """Bounds of the outbox."""
+
+    max_rows: Annotated[int, Field(ge=1)] = 100_000
+    max_bytes: Annotated[int, Field(ge=1024)] = 256 * 1024 * 1024
+    max_age_days: Annotated[float, Field(gt=0)] = 90
+    batch_rows: Annotated[int, Field(ge=1, le=1000)] = 16
+    batch_seconds: Seconds = 5
+    lease_seconds: Seconds = 60
+    max_backoff: Seconds = 300
+    durable: bool = True
+
+
+class MentalModelSettings(Settings):
+    """Mental models: seeding, caching and rendering."""
+
+    enabled: bool = True
+    auto_seed: bool = True
+    refresh: Literal["auto", "manual"] = "auto"
+    refresh_seconds: Seconds = 300
+    first_wait: Annotated[float, Field(ge=0, le=60)] = 1.5
+    freeze: Literal["never", "session"] = "never"
+    max_render_chars: Annotated[int, Field(ge=512)] = 16_000
+
+
+Weight = Annotated[float, Field(ge=0, le=10)]
+
+
+class RankingWeights(Settings):
+    """What each signal adds to a memory's score, beside 1.0 for the best lexical match.
+
+    Every signal lies between 0 and 1 (`length` may pass 1 for very long texts) and vanishes where its metadata is
+    missing. Values come from the measured design (`docs/benchmarks.md`): `conversation()` are the tuned ones, the
+    defaults are half of them, which generalised better to chats by real people. `importance`, `veracity` and
+    `recency` only order memories that match about equally.
+    """
+
+    speaker: Weight = 0.5
+    previous: Weight = 0.15
+    following: Weight = 0.15
+    session: Weight = 0.4
+    period: Weight = 0.5
+    time_words: Weight = 0.22
+    question: Weight = 0.15
+    length: Weight = 0.15
+    coverage: Weight = 0.15
+    importance: Weight = 0.2
+    veracity: Weight = 0.05
+    recency: Weight = 0.02
+
+    @classmethod
+    def conversation(cls) -> RankingWeights:
+        """The tuned preset, for long chats between named people."""
+        return cls(
+            speaker=1.0,
+            previous=0.3,
+            following=0.3,
+            session=0.8,
+            period=1.0,
+            time_words=0.45,
+            question=0.3,
+            length=0.3,
+            coverage=0.3,
+        )
+
+
+class MnemopiSettings(Settings):
+    """The embedded engine.
+
+    `floor` is the share of a query (0 to 1) that the best memory must match for anything to be returned.
+    `synchronous="full"` makes each commit survive a power cut, not just a crash. `busy_timeout` is how long, in
+    seconds, a write waits for other writers before `UnavailableError`.
+    """
+
+    ranking: RankingWeights = RankingWeights()
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.2
+    synchronous: Literal["normal", "full"] = "normal"
+    busy_timeout: Seconds = 30

@@ -1,0 +1,1 @@
+"""Mnemopi: the embedded memory engine in one database file."""

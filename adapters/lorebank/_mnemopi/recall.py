@@ -1,0 +1,130 @@
+"""One recall: question, pool, ranking, floor, bounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from lorebank._database.driver import rows_of
+from lorebank._domain.memory import Budget, Memory, RecallResult, RecallTrace
+from lorebank._domain.requests import RecallRequest
+from lorebank._domain.settings import MnemopiSettings
+from lorebank._mnemopi.rows import full_rows, to_memory
+from lorebank._mnemopi.search.candidates import Corpus, Filter, Pool, gather
+from lorebank._mnemopi.search.question import Question, parse_question
+from lorebank._mnemopi.search.ranking import Ranking, rank
+
+POOL: Mapping[Budget, int] = {"low": 50, "mid": 200, "high": 600}
+"""How many matching memories are scored, by budget."""
+
+_BANKS = "SELECT number, name, size, length FROM banks WHERE name IN ({})"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One recall at work: what is asked, of which banks, at what time (`now` in ticks)."""
+
+    request: RecallRequest
+    banks: tuple[str, ...]
+    settings: MnemopiSettings
+    now: int
+
+
+def recall(connection: Connection, search: Search) -> RecallResult:
+    """The memories that answer the request, searched in all its banks as one; none of any other bank."""
+    started = time.perf_counter()
+    request = search.request
+    names, corpus = _corpus(connection, search.banks)
+    question = parse_question(request.query, request.moment)
+    pool = gather(connection, corpus, question, Filter(request.types, search.now, request.rule), POOL[request.budget])
+    ranking = rank(pool, corpus, question, search.settings.ranking)
+    relevant = _relevant(ranking, question, search)
+    kept, dropped = _bounded(_read(connection, relevant, ranking, names, request), request)
+    trace = None
+    if request.explain:
+        trace = _trace(pool, ranking, question, search.settings.floor, dropped, time.perf_counter() - started)
+    return RecallResult("found" if kept else "nothing", request.query, kept, trace=trace)
+
+
+def _corpus(connection: Connection, banks: Sequence[str]) -> tuple[dict[int, str], Corpus]:
+    """The banks of these names that this file holds, and what they hold together."""
+    rows = rows_of(connection, _BANKS.format(",".join("?" * len(banks))), banks)
+    names = {int(row[0]): str(row[1]) for row in rows}
+    return names, Corpus(tuple(sorted(names)), sum(row[2] for row in rows), sum(row[3] for row in rows))
+
+
+def _relevant(ranking: Ranking, question: Question, search: Search) -> Sequence[int]:
+    """The places in the pool that may be returned, best first.
+
+    None at all where the evidence stays under the floor; a period that the query names is evidence by itself.
+    """
+    if question.terms and question.period is None and ranking.evidence < search.settings.floor:
+        return ()
+    least = search.request.min_score
+    return ranking.order if least is None else [place for place in ranking.order if ranking.scores[place] >= least]
+
+
+def _read(connection: Connection, places: Sequence[int], ranking: Ranking, names: Mapping[int, str], request: RecallRequest) -> Iterator[Memory]:
+    """Full memories in the ranking's order, the same text once, as many as the request's limit."""
+    seen: set[str] = set()
+    for start in range(0, len(places), page := request.limit + 2):
+        part = places[start : start + page]
+        keys: list[int] = ranking.keys[list(part)].tolist()
+        rows = {row["key"]: row for row in full_rows(connection, keys)}
+        for place, key in zip(part, keys, strict=True):
+            text = " ".join(rows[key]["content"].casefold().split())
+            if text not in seen:
+                seen.add(text)
+                signals = ranking.explained(place) if request.explain else None
+                score = round(float(ranking.scores[place]), 6)
+                yield to_memory(rows[key], names[rows[key]["bank"]], score=score, signals=signals)
+            if len(seen) == request.limit:
+                return
+
+
+def _bounded(found: Iterator[Memory], request: RecallRequest) -> tuple[tuple[Memory, ...], tuple[str, ...]]:
+    """The memories that fit the token bound together, and the ids of those that don't.
+
+    Where not even the best fits, the beginning of it does: an excerpt is more use than nothing.
+    """
+    kept: list[Memory] = []
+    dropped: list[str] = []
+    left = request.max_tokens
+    for memory in found:
+        cost = request.count_tokens(memory.text)
+        if cost <= left:
+            kept.append(memory)
+            left -= cost
+        elif not kept and not dropped:
+            excerpt = _excerpt(memory, request)
+            kept, left = ([excerpt], 0) if excerpt else ([], left)
+        else:
+            dropped.append(memory.id)
+    return tuple(kept), tuple(dropped)
+
+
+def _excerpt(memory: Memory, request: RecallRequest) -> Memory | None:
+    """The memory with the longest beginning of its text that fits, cut between words."""
+    low, high = 0, len(memory.text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = request.count_tokens(memory.text[:middle] + "…") <= request.max_tokens
+        low, high = (middle, high) if fits else (low, middle - 1)
+    text = memory.text[:low]
+    text = text[: text.rfind(" ")] if " " in text[low // 2 :] else text
+    return replace(memory, text=text.rstrip() + "…", truncated=True) if text.strip() else None
+
+
+def _trace(pool: Pool, ranking: Ranking, question: Question, floor: float, dropped: tuple[str, ...], elapsed: float) -> RecallTrace:
+    return RecallTrace(
+        terms={term: round(weight, 3) for term, weight in pool.weights.items()},
+        period=question.period.spans if question.period else (),
+        pool=len(pool.rows),
+        evidence=round(ranking.evidence, 3),
+        floor=floor,
+        dropped=dropped,
+        elapsed=elapsed,
+    )

@@ -1,0 +1,156 @@
+"""Between table rows and values: times, lists, memories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from sqlalchemy import Connection
+
+from lorebank._database.driver import rows_of
+from lorebank._domain.memory import TRANSCRIPT, Item, Memory, Writer
+from lorebank._mnemopi.schema import memories
+from lorebank._mnemopi.search.terms import terms, words
+from lorebank._mnemopi.search.traits import traits
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+
+
+def to_ticks(moment: datetime) -> int:
+    """Microseconds since 1970, from an aware datetime."""
+    return (moment - _EPOCH) // _TICK
+
+
+def from_ticks(ticks: int) -> datetime:
+    """The moment in UTC."""
+    return _EPOCH + timedelta(microseconds=ticks)
+
+
+def maybe_ticks(moment: datetime | None) -> int | None:
+    return None if moment is None else to_ticks(moment)
+
+
+def maybe_moment(ticks: int | None) -> datetime | None:
+    return None if ticks is None else from_ticks(ticks)
+
+
+def to_json(value: object) -> str | None:
+    """Compact JSON; nothing for an empty value."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) if value else None
+
+
+def tags_of(text: str | None) -> tuple[str, ...]:
+    return tuple(json.loads(text)) if text else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One item on its way into a bank, with all that is derived from it."""
+
+    id: str
+    digest: bytes
+    values: Mapping[str, Any]
+    length: int
+
+
+def draft(item: Item, writer: Writer, *, identity: str, now: datetime) -> Draft:
+    """The row an item becomes. `identity` is its new id; `now` is when it was said where the item does not tell."""
+    tags = tuple(item.tags)
+    kind = item.type or writer.type
+    found = search_terms(item)
+    said = to_ticks(item.timestamp or now)
+    values = {
+        "id": identity,
+        "digest": digest(item, kind, None if writer is not TRANSCRIPT else identity),
+        "content": item.content,
+        "terms": " ".join(found),
+        "traits": traits(item.content),
+        "type": kind,
+        "source": writer.source,
+        "importance": writer.importance if item.importance is None else item.importance,
+        "veracity": writer.veracity,
+        "evidence": 1,
+        "mentioned_at": said,
+        "valid_until": maybe_ticks(item.valid_until),
+        "session": item.session,
+        "speaker": item.speaker,
+        "document": item.document_id,
+        "context": item.context,
+        "tags": to_json(tags),
+        "metadata": to_json(item.metadata),
+        "entities": to_json(tuple(item.entities)),
+    }
+    return Draft(identity, values["digest"], values, len(found))
+
+
+ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai"})
+
+
+def search_terms(item: Item) -> list[str]:
+    """The terms of the text, then those of its speaker, context and entities that the text itself lacks."""
+    found = terms(item.content)
+    named = item.speaker if item.speaker and item.speaker.casefold() not in ROLES else None
+    beside = [text for text in (named, item.context, *item.entities) if text]
+    if beside:
+        known = set(found)
+        found += [term for text in beside for term in terms(text) if term not in known]
+    return found
+
+
+def digest(item: Item, kind: str, salt: str | None) -> bytes:
+    """Equal for items that are the same statement: content, type, tags; with a session or a time also those and the
+    speaker. `salt` keeps a row apart from all others."""
+    parts: list[Any] = [item.content, kind, sorted(item.tags)]
+    if item.session is not None or item.timestamp is not None:
+        parts += [item.session, item.speaker, maybe_ticks(item.timestamp)]
+    if salt is not None:
+        parts.append({"salt": salt})
+    return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).digest()[:16]
+
+
+COLUMNS = tuple(column.name for column in memories.columns)
+_FULL = f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value"  # noqa: S608
+
+
+def full_rows(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any]]:
+    """Whole rows by key, in the order of the keys; the caller has made sure that they may be read."""
+    return [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(connection, _FULL, (json.dumps(keys),))]
+
+
+def to_memory(row: Mapping[str, Any], bank: str, *, score: float | None = None, signals: Mapping[str, float] | None = None) -> Memory:
+    """The memory of a full row."""
+    return Memory(
+        id=row["id"],
+        text=row["content"],
+        type=row["type"],
+        tags=tags_of(row["tags"]),
+        metadata=cast("dict[str, Any]", json.loads(row["metadata"])) if row["metadata"] else {},
+        source=row["source"],
+        context=row["context"],
+        document_id=row["document"],
+        session=row["session"],
+        speaker=row["speaker"],
+        entities=tags_of(row["entities"]),
+        mentioned_at=from_ticks(row["mentioned_at"]),
+        occurred_start=maybe_moment(row["occurred_start"]),
+        occurred_end=maybe_moment(row["occurred_end"]),
+        valid_until=maybe_moment(row["valid_until"]),
+        invalidated_at=maybe_moment(row["invalidated_at"]),
+        superseded_by=row["superseded_by"],
+        importance=row["importance"],
+        veracity=row["veracity"],
+        evidence=row["evidence"],
+        bank=bank,
+        score=score,
+        signals=signals,
+    )
+
+
+def name_words(speaker: str | None) -> tuple[str, ...]:
+    """The words of a speaker's name."""
+    return tuple(words(speaker)) if speaker else ()

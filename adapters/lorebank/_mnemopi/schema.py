@@ -1,0 +1,132 @@
+"""The tables of a Mnemopi file, and the numbered steps that make them.
+
+A memory's `key` holds its bank in the upper bits and its place in the bank's order of arrival in the lower ones, so
+that a bank is one range of keys: the full-text index, which knows keys only, is searched within that range. Times are
+microseconds since 1970 in UTC. `terms` are the search terms of the text; the full-text index is an index over
+that column and keeps no text of its own. `digest` finds duplicates, `position` counts within a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+SEQUENCE_BITS = 40
+"""Bits of a key that count within a bank: room for 10^12 memories in each of 8 million banks."""
+
+metadata = MetaData()
+
+banks = Table(
+    "banks",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("sequence", BigInteger, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("length", BigInteger, nullable=False),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("key", BigInteger, primary_key=True),
+    Column("bank", Integer, nullable=False),
+    Column("id", String, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("traits", Integer, nullable=False),
+    Column("type", String, nullable=False),
+    Column("source", String, nullable=False),
+    Column("importance", Float, nullable=False),
+    Column("veracity", String, nullable=False),
+    Column("evidence", Integer, nullable=False),
+    Column("mentioned_at", BigInteger, nullable=False),
+    Column("occurred_start", BigInteger),
+    Column("occurred_end", BigInteger),
+    Column("valid_until", BigInteger),
+    Column("invalidated_at", BigInteger),
+    Column("superseded_by", String),
+    Column("session", String),
+    Column("position", Integer),
+    Column("speaker", String),
+    Column("document", String),
+    Column("context", Text),
+    Column("tags", Text),
+    Column("metadata", Text),
+    Column("entities", Text),
+)
+
+models = Table(
+    "mental_models",
+    metadata,
+    Column("bank", Integer, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("source_query", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("tags", Text),
+    Column("max_tokens", Integer, nullable=False),
+    Column("refreshed_at", BigInteger),
+    Column("based_on", Text),
+)
+
+revisions = Table(
+    "mental_model_revisions",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("bank", Integer, nullable=False),
+    Column("model", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("replaced_at", BigInteger, nullable=False),
+)
+
+STEPS: Sequence[Sequence[str]] = (
+    (
+        """CREATE TABLE banks (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+           sequence INTEGER NOT NULL, size INTEGER NOT NULL, length INTEGER NOT NULL)""",
+        """CREATE TABLE memories (
+           key INTEGER PRIMARY KEY, bank INTEGER NOT NULL REFERENCES banks(number), id TEXT NOT NULL, digest BLOB NOT NULL,
+           content TEXT NOT NULL, terms TEXT NOT NULL, traits INTEGER NOT NULL, type TEXT NOT NULL, source TEXT NOT NULL,
+           importance REAL NOT NULL, veracity TEXT NOT NULL, evidence INTEGER NOT NULL, mentioned_at INTEGER NOT NULL,
+           occurred_start INTEGER, occurred_end INTEGER, valid_until INTEGER, invalidated_at INTEGER, superseded_by TEXT,
+           session TEXT, position INTEGER, speaker TEXT, document TEXT, context TEXT, tags TEXT, metadata TEXT,
+           entities TEXT)""",
+        "CREATE UNIQUE INDEX memories_id ON memories (bank, id)",
+        "CREATE INDEX memories_digest ON memories (bank, digest)",
+        "CREATE INDEX memories_session ON memories (bank, session, position) WHERE session IS NOT NULL",
+        "CREATE INDEX memories_document ON memories (bank, document) WHERE document IS NOT NULL",
+        "CREATE INDEX memories_time ON memories (bank, mentioned_at)",
+        """CREATE VIRTUAL TABLE memory_terms USING fts5 (terms, content='memories', content_rowid='key',
+           detail=none, columnsize=0, tokenize="porter ascii tokenchars '_'")""",
+        """CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
+           INSERT INTO memory_terms (rowid, terms) VALUES (new.key, new.terms); END""",
+        """CREATE TRIGGER memories_removed AFTER DELETE ON memories BEGIN
+           INSERT INTO memory_terms (memory_terms, rowid, terms) VALUES ('delete', old.key, old.terms); END""",
+        """CREATE TRIGGER memories_changed AFTER UPDATE OF terms ON memories BEGIN
+           INSERT INTO memory_terms (memory_terms, rowid, terms) VALUES ('delete', old.key, old.terms);
+           INSERT INTO memory_terms (rowid, terms) VALUES (new.key, new.terms); END""",
+        """CREATE TABLE mental_models (bank INTEGER NOT NULL REFERENCES banks(number), id TEXT NOT NULL, name TEXT NOT NULL,
+           source_query TEXT NOT NULL, content TEXT NOT NULL, tags TEXT, max_tokens INTEGER NOT NULL,
+           refreshed_at INTEGER, based_on TEXT, PRIMARY KEY (bank, id)) WITHOUT ROWID""",
+        """CREATE TABLE mental_model_revisions (number INTEGER PRIMARY KEY, bank INTEGER NOT NULL REFERENCES banks(number),
+           model TEXT NOT NULL, content TEXT NOT NULL, replaced_at INTEGER NOT NULL)""",
+        "CREATE INDEX mental_model_revisions_model ON mental_model_revisions (bank, model, number)",
+    ),
+)
+
+
+def key_range(bank: int) -> tuple[int, int]:
+    """The lowest and the highest key a bank can hold."""
+    return bank << SEQUENCE_BITS, ((bank + 1) << SEQUENCE_BITS) - 1

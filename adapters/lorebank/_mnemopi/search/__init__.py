@@ -1,0 +1,1 @@
+"""Recall without a model: terms, time phrases, candidates, ranking."""

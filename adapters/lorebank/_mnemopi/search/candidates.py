@@ -1,0 +1,185 @@
+"""Which memories are worth scoring: full text by term, the named period, neighbours in the session.
+
+Each term's memories are read from the full-text index within the banks' key ranges, so that document frequencies are
+those of the banks asked and nothing of another bank can weigh in. A term that is common in a large bank is read up to a
+bound (its newest memories); it still counts in the scoring. The best by summed weight, as many as the budget
+says and the filters admit, form the pool, together with the messages right before and after them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from lorebank._database.driver import Row, rows_of
+from lorebank._domain.memory import MemoryType
+from lorebank._domain.scope import TagRule
+from lorebank._mnemopi.rows import tags_of, to_ticks
+from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.search.question import Question
+
+COMMON_SHARE = 20
+"""A term is read up to one in so many of the banks' memories ..."""
+COMMON_AT_LEAST = 4_000
+"""... but always up to this many."""
+PERIOD_AT_MOST = 2_000
+NEIGHBOURED = 50
+"""Neighbours are read of so many of the best matches: further down they never reached a result (measured)."""
+
+_POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?
+               AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"""
+_IN_PERIOD = "SELECT key FROM memories WHERE bank = ? AND mentioned_at >= ? AND mentioned_at < ? ORDER BY mentioned_at DESC LIMIT ?"
+_NEWEST = "SELECT key FROM memories WHERE bank = ? ORDER BY mentioned_at DESC LIMIT ?"
+_COLUMNS = "m.key, m.bank, m.session, m.position, m.speaker, m.mentioned_at, m.traits, m.importance, m.veracity, m.terms, m.tags"
+_LIVE = "m.type IN (?, ?, ?) AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)"
+_BY_KEY = f"SELECT {_COLUMNS} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value WHERE {_LIVE}"  # noqa: S608 - our own names
+_BY_PLACE = f"""SELECT {_COLUMNS} FROM json_each(?) w CROSS JOIN memories m ON m.bank = json_extract(w.value, '$[0]')
+                AND m.session = json_extract(w.value, '$[1]') AND m.position = json_extract(w.value, '$[2]')
+                WHERE {_LIVE}"""  # noqa: S608 - our own names
+
+Keys = NDArray[np.int64]
+Place = tuple[int, str, int]
+"""Bank, session, position in the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The banks that are searched as one: their numbers, how many memories they hold, and terms in all."""
+
+    banks: tuple[int, ...]
+    size: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a memory must satisfy to be read. `now` is in ticks."""
+
+    types: tuple[MemoryType, ...]
+    now: int
+    rule: TagRule | None = None
+
+    def admitted(self, connection: Connection, statement: str, wanted: Sequence[object]) -> list[Row]:
+        """The rows of a statement that pass."""
+        types = (*self.types, *self.types[-1:] * 2)[:3]
+        rows = rows_of(connection, statement, (json.dumps(wanted), *types, self.now))
+        return rows if (rule := self.rule) is None else [row for row in rows if rule.admits(tags_of(row[10]))]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates, column by column: the first `matched` match the query itself, the rest stand beside those.
+
+    `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them.
+    """
+
+    rows: tuple[Row, ...]
+    matched: int
+    weights: Mapping[str, float]
+    holders: Mapping[str, Keys]
+
+    def columns(self) -> list[tuple[Any, ...]]:
+        """Key, bank, session, position, speaker, time, traits, importance, veracity, terms, tags."""
+        return list(zip(*self.rows, strict=True)) if self.rows else [()] * 11
+
+
+def gather(connection: Connection, corpus: Corpus, question: Question, admit: Filter, size: int) -> Pool:
+    """The pool for a question: up to `size` memories that match it, and their neighbours."""
+    bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE)
+    holders = {term: _postings(connection, corpus, term, bound) for term in question.terms}
+    weights = {term: rarity(corpus.size, len(keys)) for term, keys in holders.items()}
+    lists = _leading(holders, weights, bound)
+    if question.period is not None:
+        mean = sum(weights.values()) / len(weights) if weights else 1.0
+        lists.append((_in_period(connection, corpus, question), mean))
+    elif not question.terms:
+        lists.append((_newest(connection, corpus, size), 1.0))
+    matched, beside = _admitted(connection, _ranked(lists), admit, size)
+    return Pool((*matched, *_neighbours(connection, matched, beside, admit)), len(matched), weights, holders)
+
+
+def rarity(total: int, found: int) -> float:
+    """Inverse document frequency as in BM25: ln(1 + (N - n + 0.5) / (n + 0.5))."""
+    return math.log(1 + (max(total, found) - found + 0.5) / (found + 0.5))
+
+
+def _postings(connection: Connection, corpus: Corpus, term: str, bound: int) -> Keys:
+    """The keys of the memories that hold a term, newest first, `bound` at most from each bank."""
+    texts = [rows_of(connection, _POSTINGS, (f'"{term}"', *key_range(bank), bound))[0][0] for bank in corpus.banks]
+    return np.array(",".join(filter(None, texts)).split(","), np.int64) if any(texts) else np.empty(0, np.int64)
+
+
+def _keys(found: Sequence[Row]) -> Keys:
+    return np.fromiter((row[0] for row in found), np.int64, len(found))
+
+
+def _leading(holders: Mapping[str, Keys], weights: Mapping[str, float], bound: int) -> list[tuple[Keys, float]]:
+    """The terms that choose the pool: all that were read whole, the common ones only where there is no other."""
+    whole = [(keys, weights[term]) for term, keys in holders.items() if 0 < len(keys) < bound]
+    return whole or [(keys, weights[term]) for term, keys in holders.items() if len(keys)]
+
+
+def _in_period(connection: Connection, corpus: Corpus, question: Question) -> Keys:
+    spans = question.period.spans if question.period else ()
+    found: list[Row] = []
+    for bank in corpus.banks:
+        for start, end in spans:
+            found += rows_of(connection, _IN_PERIOD, (bank, to_ticks(start), to_ticks(end), PERIOD_AT_MOST))
+    return np.unique(_keys(found))
+
+
+def _newest(connection: Connection, corpus: Corpus, size: int) -> Keys:
+    """For a question without a word to search by ("what about me?"): what was said last."""
+    return _keys([row for bank in corpus.banks for row in rows_of(connection, _NEWEST, (bank, size))])
+
+
+def _ranked(lists: Sequence[tuple[Keys, float]]) -> Keys:
+    """All keys of the lists by summed weight, best first; newer first among equals."""
+    if not lists:
+        return np.empty(0, np.int64)
+    every = np.concatenate([keys for keys, _ in lists])
+    gained = np.repeat([weight for _, weight in lists], [len(keys) for keys, _ in lists])
+    keys, places = np.unique(every, return_inverse=True)
+    sums = np.bincount(places, gained, len(keys))
+    return keys[np.lexsort((-keys, -sums))]
+
+
+def _admitted(connection: Connection, keys: Keys, admit: Filter, size: int) -> tuple[list[Row], list[Row]]:
+    """The first `size` of the keys that pass the filter, read page by page, and the rows that arrived right beside them."""
+    matched: list[Row] = []
+    beside: list[Row] = []
+    start, page = 0, size
+    while start < len(keys) and len(matched) < size:
+        wanted: list[int] = keys[start : start + page].tolist()
+        known = set(wanted)
+        near = {key + step for key in wanted[:NEIGHBOURED] for step in (-1, 1)} - known
+        rows = {row[0]: row for row in admit.admitted(connection, _BY_KEY, wanted + list(near))}
+        matched += [rows[key] for key in wanted if key in rows]
+        beside += [row for key, row in rows.items() if key not in known]
+        start, page = start + page, min(page * 4, 8_000)
+    return matched[:size], beside
+
+
+def _neighbours(connection: Connection, matched: Sequence[Row], beside: Sequence[Row], admit: Filter) -> list[Row]:
+    """The messages right before and after the matched ones in their sessions, where they are not matched themselves.
+
+    Most arrived right beside them; where sessions took turns, the rest is read by place.
+    """
+    known = set(_places(matched))
+    wanted = {(bank, session, place + step) for bank, session, place in _places(matched[:NEIGHBOURED]) for step in (-1, 1) if place + step >= 0} - known
+    found = [row for row, place in zip(beside, _places(beside), strict=True) if place in wanted]
+    if missing := wanted.difference(_places(found)):
+        found += admit.admitted(connection, _BY_PLACE, sorted(missing))
+    return found
+
+
+def _places(rows: Iterable[Row]) -> list[Place]:
+    """Each row's place in its session; rows without a session have a place of their own."""
+    return [(row[1], row[2], row[3]) if row[2] is not None else (row[1], "", -2 - row[0]) for row in rows]

@@ -1,0 +1,165 @@
+"""Scoring a pool: a tuned BM25 and what a memory engine knows beside the words.
+
+Lexical score: BM25 with k1 = 0.4 and b = 0.2 (short messages want less saturation and less length normalisation than
+FTS5's fixed 1.2 and 0.75), divided by the pool's best, so that it lies between 0 and 1. To it the weighted signals are
+added, never multiplied, so that none can erase a match:
+
+    speaker     the memory's speaker is named in the query (or the user asks about themselves)
+    previous    the lexical score of the message before it in its session
+    following   that of the message after it
+    session     the mean of its session's three best lexical scores
+    period      it was said in the time the query names
+    time_words  the query asks for a time and the memory has time words
+    question    minus the share of the memory that asks rather than tells
+    length      the logarithm of its length: longer messages tell more
+    coverage    the share of the query's weight that it holds
+    importance, veracity, recency    order memories that match about equally
+
+Which signals help, and by how much, was measured; see `docs/benchmarks.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorebank._domain.settings import RankingWeights
+from lorebank._mnemopi.rows import from_ticks, name_words
+from lorebank._mnemopi.search.candidates import Corpus, Keys, Pool, rarity
+from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.search.traits import asks, has_time_words
+
+K1 = 0.4
+B = 0.2
+SESSION_BEST = 3
+EVIDENCE_TERMS = 4
+"""A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
+
+_TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
+_SCALED = ("speaker", "previous", "following", "session", "period", "time_words", "length", "coverage")
+
+Column = NDArray[np.float64]
+"""One number for each candidate of a pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The pool in order, best first: places in it, with the scores (0 to about 1) by place.
+
+    `evidence` (0 to 1) is how much of the question the best candidate holds; `signals` are what each signal added.
+    """
+
+    order: tuple[int, ...]
+    keys: Keys
+    scores: Column
+    signals: Mapping[str, Column]
+    evidence: float
+
+    def explained(self, place: int) -> dict[str, float]:
+        """What each signal added to one candidate's score, the largest first."""
+        gained = {name: float(column[place]) for name, column in self.signals.items() if column[place]}
+        return dict(sorted(gained.items(), key=lambda pair: -abs(pair[1])))
+
+
+def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights) -> Ranking:
+    """Scores and orders a pool."""
+    columns = pool.columns()
+    keys, times = np.array(columns[0], np.int64), np.array(columns[5], np.int64)
+    lexical, held, lengths = _lexical(pool, keys, columns[9], corpus)
+    evidence = _evidence(held, pool, corpus)
+    lexical /= lexical.max(initial=0.0) or 1.0
+    held /= sum(pool.weights.values()) or 1.0
+    signals = {"lexical": lexical, "coverage": held, "length": np.log1p(lengths) / 4}
+    signals |= _known(columns, times, question) | _around(columns, lexical)
+    scale = 1 + sum(getattr(weights, name) for name in _SCALED)
+    gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
+    scores = np.sum(list(gained.values()), axis=0)
+    return Ranking(tuple(np.lexsort((-keys, -times, -scores)).tolist()), keys, scores, gained, evidence)
+
+
+def _lexical(pool: Pool, keys: Keys, texts: Sequence[str], corpus: Corpus) -> tuple[Column, Column, Column]:
+    """BM25 of each candidate, the weight of the query's terms that it holds at all, and how many terms it has.
+
+    Neighbours were not found by the query: they have no lexical score of their own.
+    """
+    mean = corpus.length / corpus.size if corpus.size else 1.0
+    lengths = np.array([text.count(" ") + 1 for text in texts], np.float64)
+    norms = K1 * (1 - B + B * lengths / mean)
+    scores, held = np.zeros(len(keys)), np.zeros(len(keys))
+    padded = [f" {text} " for text in texts[: pool.matched]]
+    order = np.argsort(keys[: pool.matched])
+    for term, weight in pool.weights.items():
+        for place in _holding(keys, order, pool.holders[term]):
+            frequency = padded[place].count(f" {term} ")
+            if frequency:
+                held[place] += weight
+                scores[place] += weight * frequency * (K1 + 1) / (frequency + norms[place])
+    return scores, held, lengths
+
+
+def _holding(keys: Keys, order: NDArray[np.intp], holders: Keys) -> list[int]:
+    """The places of the matched candidates (`order` sorts their keys) that may hold a term."""
+    if not len(order) or not len(holders):
+        return []
+    at = np.minimum(np.searchsorted(keys[order], holders), len(order) - 1)
+    found: list[int] = order[at[keys[order][at] == holders]].tolist()
+    return found
+
+
+def _evidence(held: Column, pool: Pool, corpus: Corpus) -> float:
+    """How much of the query the best candidate holds, by weight; a long query counts as its `EVIDENCE_TERMS` rarest."""
+    enough = min(sum(pool.weights.values()), EVIDENCE_TERMS * rarity(corpus.size, 1))
+    return min(1.0, float(held.max(initial=0.0)) / enough) if enough else 0.0
+
+
+def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) -> dict[str, Column]:
+    """The signals of a memory by itself."""
+    speakers, traits, importance, veracity = columns[4], columns[6], columns[7], columns[8]
+    speaks = {speaker: _speaks(speaker, question) for speaker in set(speakers)}
+    nothing = np.zeros(len(times))
+    period = question.period
+    return {
+        "speaker": np.array([speaks[each] for each in speakers]),
+        "period": np.array([period.closeness(from_ticks(each)) for each in times.tolist()]) if period else nothing,
+        "time_words": np.array([float(has_time_words(each)) for each in traits]) if question.asks_when else nothing,
+        "question": -np.array([asks(each) for each in traits]),
+        "importance": np.array(importance, np.float64) - 0.5,
+        "veracity": np.array([_TRUST.get(each, 0.6) for each in veracity]) - 0.6,
+        "recency": (times - times.min()) / (float(np.ptp(times)) or 1.0) if len(times) else nothing,
+    }
+
+
+def _around(columns: Sequence[tuple[Any, ...]], lexical: Column) -> dict[str, Column]:
+    """The signals that a memory has from its session: what stands before and after it, and its session's best."""
+    if not len(lexical):
+        return {}
+    homes = list(zip(columns[1], columns[2], strict=True))
+    numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
+    session = np.array([numbers[home] for home in homes])
+    alone = np.array([each is None for each in columns[2]])
+    spot = (session << 32) + np.array([each or 0 for each in columns[3]], np.int64)
+    order = np.argsort(spot)
+    best = lexical[np.lexsort((-lexical, session))]
+    starts = np.flatnonzero(np.diff(np.sort(session), prepend=-1))
+    ranked = np.arange(len(session)) - np.repeat(starts, np.diff(np.append(starts, len(session))))
+    sums = np.bincount(np.sort(session), np.where(ranked < SESSION_BEST, best, 0.0), len(numbers))
+
+    def beside(step: int) -> Column:
+        at = np.minimum(np.searchsorted(spot[order], spot + step), len(spot) - 1)
+        return np.where((spot[order][at] == spot + step) & ~alone, lexical[order][at], 0.0)
+
+    return {"previous": beside(-1), "following": beside(1), "session": np.where(alone, 0.0, sums[session] / SESSION_BEST)}
+
+
+def _speaks(speaker: str | None, question: Question) -> float:
+    """1 where the query names the speaker (the whole name or its first word) or the user asks about themselves."""
+    names = name_words(speaker)
+    if not names:
+        return 0.0
+    if names[0] in ("user", "human"):
+        return float(question.own)
+    return float(names[0] in question.words or all(name in question.words for name in names))

@@ -1,0 +1,166 @@
+"""Turning text into search terms, the same way for memories and for queries.
+
+A word becomes its lower-case stem (Snowball, English), without accents; function words are dropped. An identifier keeps
+its parts and gets one term for the whole, the same one for `build_id`, `buildId` and `build-id2`-like spellings where
+they join letters; paths, versions, dates and ticket numbers get a whole term with underscores. Text of scripts that
+put no blanks between words becomes overlapping pairs of characters, and each Han character by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+import Stemmer
+
+MAX_TERM = 64
+"""Characters a term may have; longer runs (hashes, base64) are cut."""
+
+_WORD = re.compile(r"[^\W_]+")
+_UNSEGMENTED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
+    "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Japanese syllables
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
+    "\uac00-\ud7a3"  # Korean: blanks part phrases, endings cling to words
+)
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
+_RUN = re.compile(f"[{_UNSEGMENTED}\u0300-\u036f]+|[^{_UNSEGMENTED}]+")
+_IS_UNSEGMENTED = re.compile(f"[{_UNSEGMENTED}]")
+_ACCENT = re.compile("[\u0300-\u036f]")
+_COMPOUND = re.compile(r"[^\W_]+(?:[_./\\:-]+[^\W_]+)+|[a-z]+[A-Z][A-Za-z0-9]*|[A-Z][a-z0-9]+[A-Z][A-Za-z0-9]*")
+_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
+_SYMBOLS = {"++": "plusplus", "#": "sharp"}
+
+FUNCTION_WORDS = frozenset(
+    """
+    a about after again all also am an and any are aren as at be because been before being both but by can cannot could
+    couldn d did didn do does doesn doing don during each few for from had hadn has hasn have haven having he her here
+    hers herself him himself his how however i if in into is isn it its itself just ll m may might mine more most must my
+    myself no nor not now o of off on once only onto or other our ours ourselves out over own per re s same shall she
+    should shouldn since so some such t than that the their theirs them themselves then there these they this those
+    through to too under until up upon us ve very was wasn we were weren what when where whether which while who whom
+    whose why will with within without won would wouldn y yet you your yours yourself yourselves ever every
+    """.split()  # noqa: SIM905 - a word list reads better as one text
+)
+FILLERS = frozenset("please tell know remember remind recall say said mention mentioned talk told ask asked".split())  # noqa: SIM905
+"""Words of asking. A query that has other words drops them."""
+
+
+class _Stems(threading.local):
+    """Each thread's own stemmer: a Snowball stemmer keeps state while it works."""
+
+    def __init__(self) -> None:
+        self.stem = Stemmer.Stemmer("english").stemWord
+
+
+_stems = _Stems()
+_known: dict[str, str] = {}
+_MAX_KNOWN = 200_000
+
+
+def stem(word: str) -> str:
+    """The word's stem."""
+    found = _known.get(word)
+    if found is None:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        found = _known[word] = _stems.stem(word[:MAX_TERM])
+    return found
+
+
+def normalize(text: str) -> str:
+    """Lower-case text without compatibility forms or accents."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFC", _ACCENT.sub("", decomposed))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, lower-case, in order, function words included."""
+    return _WORD.findall(normalize(text))
+
+
+def terms(text: str) -> list[str]:
+    """The search terms of a text, in order, repeats kept."""
+    found: list[str] = []
+    plain = normalize(text)
+    for word in _WORD.findall(plain):
+        if word in FUNCTION_WORDS:
+            continue
+        if word.isascii() or _IS_UNSEGMENTED.search(word) is None:
+            found.append(stem(word))
+        else:
+            found.extend(_unsegmented(word))
+    found.extend(_identifiers(text))
+    return found
+
+
+def query_terms(text: str) -> list[str]:
+    """The distinct terms of a query. Words of asking are dropped where other words remain."""
+    distinct = list(dict.fromkeys(terms(text)))
+    asked = [term for term in distinct if term not in _FILLER_STEMS]
+    return asked or distinct
+
+
+def _unsegmented(word: str) -> Iterator[str]:
+    for run in _RUN.findall(word):
+        if _IS_UNSEGMENTED.match(run) is None:
+            if run not in FUNCTION_WORDS:
+                yield stem(run)
+            continue
+        if len(run) == 1:
+            yield run
+            continue
+        yield from (run[i : i + 2] for i in range(len(run) - 1))
+        yield from _HAN.findall(run)
+
+
+def _identifiers(text: str) -> Iterator[str]:
+    """The whole-identifier terms of a text, and the parts that plain words don't give."""
+    for match in _COMPOUND.finditer(text):
+        yield from _compound(match[0])
+    for match in _SYMBOLIC.finditer(text):
+        yield match[1].lower() + _SYMBOLS[match[2]]
+
+
+def _compound(token: str) -> Iterator[str]:
+    segments = re.split(r"[/\\]+", token)
+    if len(segments) > 1:
+        yield _whole(token)
+    for segment in segments:
+        pieces = re.split(r"[.:]+", segment)
+        if len(pieces) > 1:
+            yield _whole(segment)
+            if pieces[0][:1] in "vV" and pieces[0][1:].isdigit():
+                yield _whole(segment[1:])
+        for piece in pieces:
+            yield from _joined(piece)
+
+
+def _joined(piece: str) -> Iterator[str]:
+    """`build_id` and `buildId` both give `buildid`; the latter also its humps; `PAY-1423` gives `pay_1423`."""
+    parts = [part for part in re.split(r"[_-]+", piece) if part]
+    if len(parts) > 1 and any(part.isdigit() for part in parts):
+        yield _whole(piece)
+    elif "_" in piece and len(parts) > 1:
+        yield "".join(parts).lower()[:MAX_TERM]
+    for part in parts:
+        humps = _HUMP.findall(part) if part.isascii() else []
+        if len(humps) > 1 and not part.isupper() and any(map(str.isupper, part[1:])):
+            yield from (stem(hump.lower()) for hump in humps if hump.lower() not in FUNCTION_WORDS)
+
+
+def _whole(token: str) -> str:
+    return "_".join(_WORD.findall(normalize(token)))[:MAX_TERM]
+
+
+def distinct(values: Iterable[str]) -> tuple[str, ...]:
+    """The values without repeats, in order."""
+    return tuple(dict.fromkeys(values))
+
+
+_FILLER_STEMS = frozenset(map(stem, FILLERS))

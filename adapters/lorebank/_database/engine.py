@@ -92,6 +92,10 @@ class Database:
             finally:
                 raw.close()
 
+    def files(self) -> tuple[Path, Path]:
+        """The file and its write-ahead log."""
+        return self.path, self.path.with_name(f"{self.path.name}-wal")
+
     def close(self) -> None:
         """Closes the connections. The next use opens the database anew."""
         with self._opening:

@@ -178,7 +178,9 @@ class RankingWeights(Settings):
     speaker: Weight = 0.5
     previous: Weight = 0.15
     following: Weight = 0.15
+    reply: Weight = 0.4
     session: Weight = 0.4
+    together: Weight = 0.2
     period: Weight = 0.5
     time_words: Weight = 0.22
     question: Weight = 0.15
@@ -195,6 +197,7 @@ class RankingWeights(Settings):
             speaker=1.0,
             previous=0.3,
             following=0.3,
+            reply=0.5,
             session=0.8,
             period=1.0,
             time_words=0.45,

@@ -60,32 +60,34 @@ class Draft:
 
 def draft(item: Item, writer: Writer, *, identity: str, now: datetime) -> Draft:
     """The row an item becomes. `identity` is its new id; `now` is when it was said where the item does not tell."""
-    tags = tuple(item.tags)
-    kind = item.type or writer.type
-    found = search_terms(item)
-    said = to_ticks(item.timestamp or now)
-    values = {
+    derived = content_values(item, item.type or writer.type, salt=identity if writer is TRANSCRIPT else None)
+    values = derived | {
         "id": identity,
-        "digest": digest(item, kind, None if writer is not TRANSCRIPT else identity),
-        "content": item.content,
-        "terms": " ".join(found),
-        "traits": traits(item.content),
-        "type": kind,
+        "type": item.type or writer.type,
         "source": writer.source,
         "importance": writer.importance if item.importance is None else item.importance,
         "veracity": writer.veracity,
-        "evidence": 1,
-        "mentioned_at": said,
+        "mentioned_at": to_ticks(item.timestamp or now),
         "valid_until": maybe_ticks(item.valid_until),
         "session": item.session,
         "speaker": item.speaker,
         "document": item.document_id,
         "context": item.context,
-        "tags": to_json(tags),
+        "tags": to_json(tuple(item.tags)),
         "metadata": to_json(item.metadata),
         "entities": to_json(tuple(item.entities)),
     }
-    return Draft(identity, values["digest"], values, len(found))
+    return Draft(identity, derived["digest"], values, len(derived["terms"].split()))
+
+
+def content_values(item: Item, kind: str, *, salt: str | None) -> dict[str, Any]:
+    """The columns that follow from the text: when it changes, they change with it."""
+    return {
+        "content": item.content,
+        "terms": " ".join(search_terms(item)),
+        "traits": traits(item.content),
+        "digest": digest(item, kind, salt),
+    }
 
 
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai"})

@@ -7,7 +7,9 @@ added, never multiplied, so that none can erase a match:
     speaker     the memory's speaker is named in the query (or the user asks about themselves)
     previous    the lexical score of the message before it in its session
     following   that of the message after it
+    reply       that of the message before it as far as that one asks: an answer rarely repeats the question's words
     session     the mean of its session's three best lexical scores
+    together    the share of the query's weight that its session holds, message by message taken together
     period      it was said in the time the query names
     time_words  the query asks for a time and the memory has time words
     question    minus the share of the memory that asks rather than tells
@@ -40,10 +42,12 @@ EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
 
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
-_SCALED = ("speaker", "previous", "following", "session", "period", "time_words", "length", "coverage")
+_SCALED = ("speaker", "previous", "following", "reply", "session", "together", "period", "time_words", "length", "coverage")
 
 Column = NDArray[np.float64]
 """One number for each candidate of a pool."""
+Places = NDArray[np.intp]
+"""Places of candidates in a pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +73,21 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     """Scores and orders a pool."""
     columns = pool.columns()
     keys, times = np.array(columns[0], np.int64), np.array(columns[5], np.int64)
-    lexical, held, lengths = _lexical(pool, keys, columns[9], corpus)
+    holding = _holding(pool, keys)
+    lexical, held, lengths = _lexical(pool, holding, columns[9], corpus)
     evidence = _evidence(held, pool, corpus)
     lexical /= lexical.max(initial=0.0) or 1.0
     held /= sum(pool.weights.values()) or 1.0
     signals = {"lexical": lexical, "coverage": held, "length": np.log1p(lengths) / 4}
-    signals |= _known(columns, times, question) | _around(columns, lexical)
+    signals |= _known(columns, times, question)
+    signals |= _around(_homes(columns), lexical, -signals["question"], _shares(pool, holding))
     scale = 1 + sum(getattr(weights, name) for name in _SCALED)
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = np.sum(list(gained.values()), axis=0)
     return Ranking(tuple(np.lexsort((-keys, -times, -scores)).tolist()), keys, scores, gained, evidence)
 
 
-def _lexical(pool: Pool, keys: Keys, texts: Sequence[str], corpus: Corpus) -> tuple[Column, Column, Column]:
+def _lexical(pool: Pool, holding: Mapping[str, Places], texts: Sequence[str], corpus: Corpus) -> tuple[Column, Column, Column]:
     """BM25 of each candidate, the weight of the query's terms that it holds at all, and how many terms it has.
 
     Neighbours were not found by the query: they have no lexical score of their own.
@@ -89,11 +95,11 @@ def _lexical(pool: Pool, keys: Keys, texts: Sequence[str], corpus: Corpus) -> tu
     mean = corpus.length / corpus.size if corpus.size else 1.0
     lengths = np.array([text.count(" ") + 1 for text in texts], np.float64)
     norms = K1 * (1 - B + B * lengths / mean)
-    scores, held = np.zeros(len(keys)), np.zeros(len(keys))
+    scores, held = np.zeros(len(texts)), np.zeros(len(texts))
     padded = [f" {text} " for text in texts[: pool.matched]]
-    order = np.argsort(keys[: pool.matched])
-    for term, weight in pool.weights.items():
-        for place in _holding(keys, order, pool.holders[term]):
+    for term, places in holding.items():
+        weight = pool.weights[term]
+        for place in places.tolist():
             frequency = padded[place].count(f" {term} ")
             if frequency:
                 held[place] += weight
@@ -101,12 +107,16 @@ def _lexical(pool: Pool, keys: Keys, texts: Sequence[str], corpus: Corpus) -> tu
     return scores, held, lengths
 
 
-def _holding(keys: Keys, order: NDArray[np.intp], holders: Keys) -> list[int]:
-    """The places of the matched candidates (`order` sorts their keys) that may hold a term."""
-    if not len(order) or not len(holders):
-        return []
-    at = np.minimum(np.searchsorted(keys[order], holders), len(order) - 1)
-    found: list[int] = order[at[keys[order][at] == holders]].tolist()
+def _holding(pool: Pool, keys: Keys) -> dict[str, Places]:
+    """The places of the matched candidates that may hold each term."""
+    order = np.argsort(keys[: pool.matched])
+    if not len(order):
+        return {}
+    ordered = keys[order]
+    found: dict[str, Places] = {}
+    for term, holders in pool.holders.items():
+        at = np.minimum(np.searchsorted(ordered, holders), len(order) - 1)
+        found[term] = order[at[ordered[at] == holders]]
     return found
 
 
@@ -133,26 +143,61 @@ def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) 
     }
 
 
-def _around(columns: Sequence[tuple[Any, ...]], lexical: Column) -> dict[str, Column]:
-    """The signals that a memory has from its session: what stands before and after it, and its session's best."""
-    if not len(lexical):
-        return {}
+@dataclass(frozen=True, slots=True)
+class _Homes:
+    """Where the candidates stand: each one's session by number (how many there are), its place in it, and whether it has none."""
+
+    session: Places
+    count: int
+    spot: Keys
+    alone: NDArray[np.bool_]
+
+
+def _homes(columns: Sequence[tuple[Any, ...]]) -> _Homes:
     homes = list(zip(columns[1], columns[2], strict=True))
     numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
-    session = np.array([numbers[home] for home in homes])
-    alone = np.array([each is None for each in columns[2]])
-    spot = (session << 32) + np.array([each or 0 for each in columns[3]], np.int64)
-    order = np.argsort(spot)
-    best = lexical[np.lexsort((-lexical, session))]
-    starts = np.flatnonzero(np.diff(np.sort(session), prepend=-1))
-    ranked = np.arange(len(session)) - np.repeat(starts, np.diff(np.append(starts, len(session))))
-    sums = np.bincount(np.sort(session), np.where(ranked < SESSION_BEST, best, 0.0), len(numbers))
+    session = np.array([numbers[home] for home in homes], np.intp)
+    spot = (session.astype(np.int64) << 32) + np.array([each or 0 for each in columns[3]], np.int64)
+    return _Homes(session, len(numbers), spot, np.array([each is None for each in columns[2]], np.bool_))
 
-    def beside(step: int) -> Column:
-        at = np.minimum(np.searchsorted(spot[order], spot + step), len(spot) - 1)
-        return np.where((spot[order][at] == spot + step) & ~alone, lexical[order][at], 0.0)
 
-    return {"previous": beside(-1), "following": beside(1), "session": np.where(alone, 0.0, sums[session] / SESSION_BEST)}
+def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tuple[Places, float]]) -> dict[str, Column]:
+    """The signals that a memory has from its session: what stands before and after it, and what the session holds."""
+    if not len(lexical):
+        return {}
+    order = np.argsort(homes.spot)
+    ordered = homes.spot[order]
+
+    def beside(values: Column, step: int) -> Column:
+        at = np.minimum(np.searchsorted(ordered, homes.spot + step), len(ordered) - 1)
+        return np.where((ordered[at] == homes.spot + step) & ~homes.alone, values[order][at], 0.0)
+
+    held = np.zeros(homes.count)
+    for places, share in shares:
+        held[np.unique(homes.session[places])] += share
+    return {
+        "previous": beside(lexical, -1),
+        "following": beside(lexical, 1),
+        "reply": beside(lexical * asking, -1),
+        "session": np.where(homes.alone, 0.0, _best_of_session(homes, lexical)),
+        "together": np.where(homes.alone, 0.0, held[homes.session]),
+    }
+
+
+def _best_of_session(homes: _Homes, lexical: Column) -> Column:
+    """For each candidate, the mean of its session's best lexical scores."""
+    order = np.lexsort((-lexical, homes.session))
+    sessions = homes.session[order]
+    starts = np.searchsorted(sessions, sessions)
+    ranked = np.arange(len(sessions)) - starts
+    sums = np.bincount(sessions, np.where(ranked < SESSION_BEST, lexical[order], 0.0), homes.count)
+    return sums[homes.session] / SESSION_BEST
+
+
+def _shares(pool: Pool, holding: Mapping[str, Places]) -> list[tuple[Places, float]]:
+    """For each term, who may hold it and its share of the query's weight."""
+    total = sum(pool.weights.values()) or 1.0
+    return [(places, pool.weights[term] / total) for term, places in holding.items()]
 
 
 def _speaks(speaker: str | None, question: Question) -> float:

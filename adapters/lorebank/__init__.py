@@ -1,0 +1,105 @@
+"""Long-term memory for LangChain and LlamaIndex.
+
+>>> from lorebank import open_bank
+>>> bank = open_bank("sqlite:///memory.db", bank="alice")
+
+Names load on first use, so that importing is light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lorebank._bank import Bank
+    from lorebank._domain.memory import Item, Memory, Outcome, RecallResult, Receipt, Reflection, Removal
+    from lorebank._domain.mental_model import MentalModel, Seed
+    from lorebank._domain.settings import (
+        ConnectionSettings,
+        MentalModelSettings,
+        MnemopiSettings,
+        OutboxSettings,
+        RankingWeights,
+        RecallSettings,
+        RetainSettings,
+    )
+    from lorebank._open import open_bank, per_user
+    from lorebank.errors import (
+        DeadlineError,
+        ForbiddenError,
+        GarbledError,
+        LorebankError,
+        MissingError,
+        OutboxFullError,
+        RateLimitedError,
+        RefusedError,
+        UnavailableError,
+        UnsupportedError,
+        UsageError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bank",
+    "ConnectionSettings",
+    "DeadlineError",
+    "ForbiddenError",
+    "GarbledError",
+    "Item",
+    "LorebankError",
+    "Memory",
+    "MentalModel",
+    "MentalModelSettings",
+    "MissingError",
+    "MnemopiSettings",
+    "OutboxFullError",
+    "OutboxSettings",
+    "Outcome",
+    "RankingWeights",
+    "RateLimitedError",
+    "RecallResult",
+    "RecallSettings",
+    "Receipt",
+    "Reflection",
+    "RefusedError",
+    "Removal",
+    "RetainSettings",
+    "Seed",
+    "UnavailableError",
+    "UnsupportedError",
+    "UsageError",
+    "open_bank",
+    "per_user",
+]
+
+_HOMES = {
+    "_bank": ("Bank",),
+    "_domain.memory": ("Item", "Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
+    "_domain.mental_model": ("MentalModel", "Seed"),
+    "_domain.settings": (
+        "ConnectionSettings",
+        "MentalModelSettings",
+        "MnemopiSettings",
+        "OutboxSettings",
+        "RankingWeights",
+        "RecallSettings",
+        "RetainSettings",
+    ),
+    "_open": ("open_bank", "per_user"),
+    "errors": tuple(name for name in __all__ if name.endswith("Error")),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'lorebank' has no attribute {name!r}")
+    value = getattr(import_module(f"lorebank.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

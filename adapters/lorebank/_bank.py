@@ -1,0 +1,373 @@
+"""`Bank`: every verb, blocking and awaitable, on one handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+from lorebank._connections import Connections
+from lorebank._domain import memory as parse
+from lorebank._domain.events import Redacted
+from lorebank._domain.memory import (
+    APPLICATION,
+    Budget,
+    Item,
+    Memory,
+    MemoryType,
+    RecallResult,
+    Receipt,
+    Reflection,
+    Removal,
+    UpdateMode,
+    Writer,
+)
+from lorebank._domain.requests import (
+    Change,
+    FlushReport,
+    Health,
+    Integrity,
+    Kept,
+    ListRequest,
+    RecallRequest,
+    ReflectRequest,
+    Selection,
+    Stats,
+)
+from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups, parse_tags
+from lorebank._mental_models import MentalModelHandle
+from lorebank._twins import Threads, twin
+from lorebank._writing import admit_items
+from lorebank.errors import UsageError
+
+BUDGETS: tuple[Budget, ...] = ("low", "mid", "high")
+
+
+class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Bank", None]):
+    """One bank of memories, opened by `open_bank`.
+
+    Every verb blocks and has an awaitable twin (`recall` / `arecall`). A bank may be used from several threads and
+    event loops at once, inside a running loop, and after a fork; pickling keeps its settings. Verbs raise `UsageError`
+    for bad input before anything is written, and `UnavailableError` when memory can't answer now.
+    """
+
+    def __init__(
+        self, connections: Connections, base: str, *, scoping: Scoping, label: str | None, shared: str | None = None, owner: bool = True
+    ) -> None:
+        self.name = base
+        self._connections, self._owner, self._closed = connections, owner, False
+        self._scoping, self._label, self._shared = scoping, label, shared
+        self._scope = replace(connections.backend.scope(base, scoping, label), shared=shared)
+
+    @property
+    def backend(self) -> Literal["mnemopi", "hindsight"]:
+        """The name of the backend."""
+        return self._connections.backend.name
+
+    @property
+    def scope(self) -> Scope:
+        """Where this bank writes and reads."""
+        return self._scope
+
+    @property
+    def threads(self) -> Threads:
+        """The threads that the awaitable twins run on."""
+        return self._connections.threads
+
+    @property
+    def connections(self) -> Connections:
+        """What this bank shares with its `named` banks; `UsageError` once it is closed."""
+        if self._closed or self._connections.closed:
+            raise UsageError(f"the bank {self.name!r} is closed: open it again with open_bank()")
+        return self._connections
+
+    @property
+    def mental_models(self) -> MentalModelHandle:
+        """The bank's mental models."""
+        return MentalModelHandle(self.connections, self._scope, self._scoping, self._label)
+
+    def named(self, name: str) -> Bank:
+        """Another bank on the same connections, with the same scoping, project and shared bank."""
+        base = parse_bank_id(name)
+        return Bank(self.connections, base, scoping=self._scoping, label=self._label, shared=self._shared, owner=False)
+
+    @property
+    def shared(self) -> Bank | None:
+        """The shared bank itself, where one is configured; what `retain_global` writes to."""
+        if self._shared is None:
+            return None
+        return Bank(self.connections, self._shared, scoping="global", label=None, owner=False)
+
+    def retain(
+        self,
+        content: str | Item | Mapping[str, Any] | Iterable[str | Item | Mapping[str, Any]],
+        *,
+        context: str | None = None,
+        tags: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        document_id: str | None = None,
+        update_mode: UpdateMode | None = None,
+        entities: Sequence[str] = (),
+        session: str | None = None,
+        speaker: str | None = None,
+        valid_until: datetime | None = None,
+        importance: float | None = None,
+        type: MemoryType | None = None,
+    ) -> Receipt:
+        """Writes one text, or a list of items; the keywords fill what an item leaves out.
+
+        Nothing is written when one of the items is wrong. Secrets are taken out first. The receipt says what became of
+        each: a statement that the bank holds already is a duplicate and counts as more evidence.
+        """
+        given = {name: value for name, value in locals().items() if name in parse.ITEM_FIELDS and name != "content"}
+        return self.write(content, {name: value for name, value in given.items() if value not in (None, ())}, APPLICATION)
+
+    def write(self, content: object, defaults: Mapping[str, Any], writer: Writer) -> Receipt:
+        """`retain` on behalf of a writer: the way tools and sessions write."""
+        connections = self.connections
+        ready = admit_items(parse.parse_items(content, defaults), connections.settings.retain)
+        if ready.redactions:
+            connections.tell(Redacted(self._scope.bank, ready.redactions))
+        receipt = connections.backend.retain(self._scope, ready.items, writer) if ready.items else Receipt()
+        return replace(receipt, rejected=receipt.rejected + ready.rejected, redactions=ready.redactions)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        tags_match: TagsMatch = "any_strict",
+        tag_groups: Sequence[Mapping[str, Any]] | None = None,
+        budget: Budget | None = None,
+        query_timestamp: datetime | None = None,
+        prefer_observations: bool | None = None,
+        include_source_facts: bool | None = None,
+        min_score: float | None = None,
+        explain: bool = False,
+    ) -> RecallResult:
+        """The memories that answer a query, best first; none where nothing is relevant.
+
+        `limit` and `max_tokens` both bound the answer. `query_timestamp` is the "now" of phrases such as "last week".
+        `tags` (with `tags_match`) and `tag_groups` narrow what may be read. `explain=True` adds how it came about. What
+        is left out comes from the bank's recall settings. Raises `UnavailableError` when memory could not be asked.
+        """
+        rule = self._rule(tags, tags_match, tag_groups)
+        request = self._request(query, rule, limit=limit, max_tokens=max_tokens, budget=budget, moment=query_timestamp)
+        defaults = self._connections.settings.recall
+        request = replace(
+            request,
+            types=request.types if types is None else parse.parse_types(types),
+            prefer_observations=defaults.prefer_observations if prefer_observations is None else prefer_observations,
+            include_source_facts=defaults.include_source_facts if include_source_facts is None else include_source_facts,
+            min_score=defaults.min_score if min_score is None else parse.parse_number(min_score, "min_score", -1e9, 1e9),
+            explain=explain,
+        )
+        return self.connections.backend.recall(self._scope, request)
+
+    def reflect(
+        self,
+        query: str,
+        *,
+        context: str | None = None,
+        budget: Budget | None = None,
+        tags: Sequence[str] | None = None,
+        tags_match: TagsMatch = "any_strict",
+        tag_groups: Sequence[Mapping[str, Any]] | None = None,
+        response_schema: Mapping[str, Any] | None = None,
+    ) -> Reflection:
+        """One answer drawn from several memories; on Mnemopi without a completer, the ranked memories themselves."""
+        request = self._request(query, self._rule(tags, tags_match, tag_groups), budget=budget)
+        narrowed = None if context is None else parse.parse_text(context, "context")
+        return self.connections.backend.reflect(self._scope, ReflectRequest(request, narrowed, response_schema))
+
+    def explain(self, query: str) -> RecallResult:
+        """A recall with the reasons: `result.trace`, and each memory's `signals`."""
+        return self.recall(query, explain=True)
+
+    def get(self, id: str) -> Memory:
+        """The memory with this id, whole, whatever its state; `MissingError` where this bank may read no such memory."""
+        return self.connections.backend.get(self._scope, _id(id))
+
+    def list(
+        self,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+        types: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
+        tags_match: TagsMatch = "any_strict",
+        session: str | None = None,
+        document: str | None = None,
+        state: Kept = "valid",
+    ) -> tuple[Memory, ...]:
+        """One page of the memories, newest first."""
+        if state not in ("valid", "invalidated", "all"):
+            raise UsageError(f"`state` must be valid, invalidated or all; found {state!r}")
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(f"`offset` must be a whole number of at least 0; found {offset!r}")
+        kinds = None if types is None else parse.parse_types(types)
+        selection = Selection(session=session, document=document, rule=parse_filter(tags, tags_match))
+        request = ListRequest(parse.parse_count(limit, "limit"), offset, kinds, state, selection)
+        return self.connections.backend.list(self._scope, request)
+
+    def update(
+        self,
+        id: str,
+        *,
+        content: str | None = None,
+        importance: float | None = None,
+        tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Memory:
+        """Changes a memory and what was derived from its text; gives it as it is now."""
+        if content is None and importance is None and tags is None and metadata is None:
+            raise UsageError("`update` needs something to change: content, importance, tags or metadata")
+        item = Item(content if content is not None else "-", importance=importance, tags=tags or (), metadata=metadata)
+        safe = admit_items((item,), self._connections.settings.retain.model_copy(update={"before_enqueue": None})).items[0]
+        change = Change(
+            safe.content if content is not None else None,
+            safe.importance,
+            tuple(safe.tags) if tags is not None else None,
+            safe.metadata,
+        )
+        return self.connections.backend.update(self._scope, _id(id), change)
+
+    def invalidate(self, id: str, *, replacement: str | None = None) -> Memory:
+        """Says that a memory is no longer true: it is kept but not recalled. `replacement` is the id that is true now."""
+        other = None if replacement is None else _id(replacement)
+        if other == id:
+            raise UsageError("a memory can't replace itself")
+        return self.connections.backend.invalidate(self._scope, _id(id), other)
+
+    def forget(
+        self,
+        id: str | None = None,
+        *,
+        session: str | None = None,
+        document: str | None = None,
+        tags: Sequence[str] | None = None,
+        dry_run: bool = False,
+    ) -> Removal:
+        """Deletes a memory, or all that match the filters (AND-ed; tags match all), from rows, indexes and pages.
+
+        An unknown id raises `MissingError`; filters that match nothing remove nothing. `dry_run=True` only says which.
+        """
+        if id is None and session is None and document is None and tags is None:
+            raise UsageError("`forget` needs an id or a filter: session, document or tags. To empty a bank, use `clear`")
+        if id is not None and (session is not None or document is not None or tags is not None):
+            raise UsageError("`forget` takes an id or filters, not both")
+        if tags is not None and not tags:
+            raise UsageError("`tags` is empty: name at least one, or leave it out")
+        ids = () if id is None else (_id(id),)
+        selection = Selection(ids, session, document, parse_tags(tags) if tags else ())
+        return self.connections.backend.forget(self._scope, selection, dry_run=dry_run)
+
+    def clear(self, *, what: Literal["bank", "local"] = "bank", confirm: str | None = None) -> Removal:
+        """Empties the bank that this handle writes to; `confirm` must be its full id. `"local"` drops caches only."""
+        if what == "local":
+            return Removal(())
+        if what != "bank":
+            raise UsageError(f"`what` must be bank or local; found {what!r}")
+        if confirm != self._scope.bank:
+            raise UsageError(f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant")
+        return self.connections.backend.clear(self._scope)
+
+    def purge(self) -> str | None:
+        """Removes every trace of deleted text from the file; gives why it could not, or `None`."""
+        return self.connections.backend.purge()
+
+    def stats(self) -> Stats:
+        """Counts of the bank that this handle writes to."""
+        return self.connections.backend.stats(self._scope)
+
+    def health(self) -> Health:
+        """Whether memory answers now; never raises for a backend that is down."""
+        return self.connections.backend.health()
+
+    def check(self) -> Integrity:
+        """Checks what is stored: the file, its indexes, the counts."""
+        return self.connections.backend.check(self._scope)
+
+    def flush(self, *, timeout: float = 30, until: Literal["accepted", "completed"] = "accepted") -> FlushReport:
+        """Waits, at most `timeout` seconds, until background work is done; says what is left."""
+        if until not in ("accepted", "completed"):
+            raise UsageError(f"`until` must be accepted or completed; found {until!r}")
+        seconds = parse.parse_number(timeout, "timeout", 0, 86_400)
+        return self.connections.backend.flush(timeout=seconds, until=until)
+
+    def close(self) -> None:
+        """Closes the bank; the bank that `open_bank` gave also closes the connections. Closing twice is harmless."""
+        self._closed = True
+        if self._owner:
+            self._connections.close()
+
+    aretain = twin(retain)
+    awrite = twin(write)
+    arecall = twin(recall)
+    areflect = twin(reflect)
+    aexplain = twin(explain)
+    aget = twin(get)
+    alist = twin(list)
+    aupdate = twin(update)
+    ainvalidate = twin(invalidate)
+    aforget = twin(forget)
+    aclear = twin(clear)
+    apurge = twin(purge)
+    astats = twin(stats)
+    ahealth = twin(health)
+    acheck = twin(check)
+    aflush = twin(flush)
+
+    async def aclose(self) -> None:
+        """Awaitable form of `close`."""
+        await self.threads.run(self.close)
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<Bank {self._scope.bank!r} on {self.backend}>"
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def _rule(self, tags: Sequence[str] | None, match: object, groups: Sequence[Mapping[str, Any]] | None) -> TagRule | None:
+        """The caller's tag filter; the backend AND-s the scope's."""
+        return Scope("", ()).narrowed(parse_filter(tags, match), *parse_tag_groups(groups))
+
+    def _request(
+        self,
+        query: str,
+        rule: TagRule | None,
+        *,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        budget: Budget | None = None,
+        moment: datetime | None = None,
+    ) -> RecallRequest:
+        settings, zone = self._connections.settings.recall, self._connections.settings.retain.zone()
+        if budget is not None and budget not in BUDGETS:
+            raise UsageError(f"`budget` must be one of {', '.join(BUDGETS)}; found {budget!r}")
+        return RecallRequest(
+            query=parse.parse_text(query, "query"),
+            limit=settings.limit if limit is None else parse.parse_count(limit, "limit"),
+            max_tokens=settings.max_tokens if max_tokens is None else parse.parse_count(max_tokens, "max_tokens"),
+            types=settings.types,
+            moment=(datetime.now(UTC) if moment is None else parse.parse_moment(moment, "query_timestamp", zone)).astimezone(zone),
+            count_tokens=settings.count_tokens,
+            rule=rule,
+            budget=budget or settings.budget,
+        )
+
+
+def _id(value: object) -> str:
+    return parse.parse_name(value, "id")

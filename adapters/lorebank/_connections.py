@@ -1,0 +1,121 @@
+"""What the handles of one `open_bank` share: the backend, the threads, the listeners, and whether they are closed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
+
+from lorebank._domain.events import Event, Listener
+from lorebank._domain.settings import (
+    ConnectionSettings,
+    MentalModelSettings,
+    MnemopiSettings,
+    OutboxSettings,
+    RecallSettings,
+    RetainSettings,
+)
+from lorebank._mnemopi.backend import MnemopiBackend
+from lorebank._off import OffBackend
+from lorebank._twins import Threads
+from lorebank.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from lorebank._domain.ports import Backend
+
+logger = logging.getLogger("lorebank")
+OnFailure = Literal["skip", "raise"]
+
+
+@dataclass(frozen=True, slots=True)
+class AllSettings:
+    """Every setting of a bank, by concern."""
+
+    connection: ConnectionSettings = field(default_factory=ConnectionSettings)
+    recall: RecallSettings = field(default_factory=RecallSettings)
+    retain: RetainSettings = field(default_factory=RetainSettings)
+    outbox: OutboxSettings = field(default_factory=OutboxSettings)
+    mental_models: MentalModelSettings = field(default_factory=MentalModelSettings)
+    mnemopi: MnemopiSettings = field(default_factory=MnemopiSettings)
+
+
+class Connections:
+    """A backend with the threads that serve it. Pickling keeps the settings and drops the listeners."""
+
+    def __init__(
+        self, backend: Backend, settings: AllSettings, listeners: tuple[Listener, ...] = (), on_failure: OnFailure = "skip"
+    ) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.listeners = listeners
+        self.on_failure: OnFailure = on_failure
+        self.threads = Threads("lorebank-verb")
+        self.closed = False
+
+    def tell(self, event: Event) -> None:
+        """Tells the listeners; one that fails is logged and never breaks the call."""
+        for listener in self.listeners:
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener failed on %s", type(event).__name__)
+
+    def close(self) -> None:
+        """Closes all, once."""
+        if not self.closed:
+            self.closed = True
+            self.backend.close()
+            self.threads.close()
+
+    def __getstate__(self) -> tuple[Backend, AllSettings, tuple[Listener, ...], OnFailure]:
+        return self.backend, self.settings, (), self.on_failure
+
+    def __setstate__(self, state: tuple[Backend, AllSettings, tuple[Listener, ...], OnFailure]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+
+def find_backend(url: str | None, settings: AllSettings) -> Backend:
+    """The backend of a URL: the argument, else `LOREBANK_URL`, else `HINDSIGHT_API_URL`, else the default file.
+
+    `LOREBANK_URL=off` wins over everything.
+    """
+    found = url or os.environ.get("LOREBANK_URL") or os.environ.get("HINDSIGHT_API_URL") or default_url()
+    scheme = urlsplit(found).scheme.lower()
+    if scheme in ("http", "https"):
+        raise UnsupportedError("this release of lorebank has no Hindsight backend yet: use a sqlite:/// URL, or none for the default file")
+    if scheme.startswith("postgresql"):
+        raise UnsupportedError("this release of lorebank keeps memories in SQLite only: use a sqlite:/// URL, or none for the default file")
+    if scheme != "sqlite":
+        raise UsageError(f"`url` must begin with sqlite:///; found {_without_secrets(found)!r}")
+    return MnemopiBackend(found, settings.mnemopi)
+
+
+def switched_off() -> bool:
+    """Whether the kill switch is on."""
+    return os.environ.get("LOREBANK_URL", "").strip().lower() == "off"
+
+
+def off() -> Backend:
+    return OffBackend()
+
+
+def default_url() -> str:
+    """The default file, in the user's data directory."""
+    return f"sqlite:///{data_folder() / 'memory.db'}"
+
+
+def data_folder() -> Path:
+    """Where this platform keeps a user's data, for lorebank."""
+    home = Path.home()
+    if os.name == "nt":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "lorebank"
+    if (home / "Library" / "Application Support").is_dir():
+        return home / "Library" / "Application Support" / "lorebank"
+    return Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "lorebank"
+
+
+def _without_secrets(url: str) -> str:
+    return url.split("@")[-1] if "@" in url else url

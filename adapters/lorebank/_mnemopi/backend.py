@@ -1,0 +1,181 @@
+"""The embedded backend: the port's verbs over one database file."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sqlalchemy import Connection
+
+from lorebank._database.driver import rows_of
+from lorebank._database.engine import Database, DatabaseSettings
+from lorebank._database.migrations import migrate
+from lorebank._domain.memory import TYPES, Item, Memory, RecallResult, Receipt, Reflection, Removal, Writer, count_tokens
+from lorebank._domain.requests import (
+    Change,
+    FlushReport,
+    Health,
+    Integrity,
+    ListRequest,
+    RecallRequest,
+    ReflectRequest,
+    Selection,
+    Stats,
+)
+from lorebank._domain.scope import Scope, Scoping, TagRule, scope_by_bank
+from lorebank._domain.settings import MnemopiSettings
+from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
+from lorebank._mnemopi import edits, recall, store, upkeep
+from lorebank._mnemopi.models import ModelStore
+from lorebank._mnemopi.rows import draft, to_ticks
+from lorebank._mnemopi.schema import STEPS
+from lorebank.errors import LorebankError, UnsupportedError, UsageError
+
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def prepare(database: Database) -> None:
+    """Brings a file's tables up to date."""
+    migrate(database, "mnemopi", STEPS)
+
+
+class MnemopiBackend:
+    """Memories in one SQLite file. Threads and processes share it; nothing is opened before the first verb."""
+
+    name: Literal["mnemopi"] = "mnemopi"
+
+    def __init__(self, url: str, settings: MnemopiSettings | None = None, *, clock: Clock = system_clock) -> None:
+        self.settings = settings or MnemopiSettings()
+        self.clock = clock
+        opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
+        self.database = Database(opened, prepare)
+        self._unpurged = False
+        self._bind()
+
+    def _bind(self) -> None:
+        self.models = ModelStore(self.database, self._recall_model, self._now)
+
+    def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope:
+        return scope_by_bank(base, scoping, label)
+
+    def retain(self, scope: Scope, items: Sequence[Item], writer: Writer) -> Receipt:
+        now = self.clock()
+        drafts = [draft(self._stamped(item, scope), writer, identity=secrets.token_hex(8), now=now) for item in items]
+        replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
+        with self.database.write() as connection:
+            return store.add(connection, scope.bank, drafts, replaced=tuple(filter(None, replaced)), now=to_ticks(now))
+
+    def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
+        if request.prefer_observations or request.include_source_facts:
+            raise UnsupportedError("Mnemopi has no `prefer_observations` and no `include_source_facts`: name the `types` to read instead")
+        with self.database.read() as connection:
+            return self._recall(connection, scope, request)
+
+    def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
+        if request.response_schema is not None:
+            raise UnsupportedError("Mnemopi has no `response_schema` without a completer: read the text, or use Hindsight")
+        result = self.recall(scope, request.recall)
+        return Reflection(ranked_reflection(result.memories) or NOTHING_TO_REFLECT, result.memories)
+
+    def get(self, scope: Scope, memory_id: str) -> Memory:
+        with self.database.read() as connection:
+            return edits.get(connection, scope, memory_id)
+
+    def list(self, scope: Scope, request: ListRequest) -> tuple[Memory, ...]:
+        with self.database.read() as connection:
+            return edits.page(connection, scope, request, self._now())
+
+    def update(self, scope: Scope, memory_id: str, change: Change) -> Memory:
+        with self.database.write() as connection:
+            changed = edits.change(connection, scope, memory_id, change)
+            self.models.touched(connection, scope, [memory_id])
+            return changed
+
+    def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
+        with self.database.write() as connection:
+            changed = edits.invalidate(connection, scope, memory_id, replacement, self._now())
+            self.models.touched(connection, scope, [memory_id])
+            return changed
+
+    def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
+        if dry_run:
+            with self.database.read() as connection:
+                return Removal(tuple(edits.select_ids(connection, scope, selection)), dry_run=True)
+        with self.database.write() as connection:
+            ids = edits.select_ids(connection, scope, selection)
+            texts = edits.remove(connection, scope, ids)
+            self.models.forgotten(connection, scope, ids, texts)
+        return self._purged(ids)
+
+    def clear(self, scope: Scope) -> Removal:
+        with self.database.write() as connection:
+            ids = upkeep.empty(connection, scope.bank)
+        return self._purged(ids)
+
+    def purge(self) -> str | None:
+        reason = upkeep.purge(self.database)
+        self._unpurged = reason is not None
+        return reason
+
+    def stats(self, scope: Scope) -> Stats:
+        with self.database.read() as connection:
+            return upkeep.stats(connection, self.database, scope)
+
+    def health(self) -> Health:
+        started = time.perf_counter()
+        try:
+            with self.database.read() as connection:
+                version = rows_of(connection, "SELECT sqlite_version()")[0][0]
+        except LorebankError as error:
+            return Health(False, self.name, str(error))
+        return Health(True, self.name, f"`{self.database.path}`, SQLite {version}", time.perf_counter() - started)
+
+    def check(self, scope: Scope) -> Integrity:
+        with self.database.write() as connection:
+            return upkeep.check(connection, scope)
+
+    def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
+        """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked."""
+        del timeout, until
+        reason = self.purge() if self._unpurged else None
+        return FlushReport(int(reason is not None), reason)
+
+    def close(self) -> None:
+        if self._unpurged:
+            self.purge()
+        self.database.close()
+
+    def _purged(self, ids: Sequence[str]) -> Removal:
+        reason = self.purge() if ids else None
+        return Removal(tuple(ids), purged=reason is None, reason=reason)
+
+    def _recall(self, connection: Connection, scope: Scope, request: RecallRequest) -> RecallResult:
+        admitted = replace(request, rule=scope.narrowed(request.rule))
+        return recall.recall(connection, recall.Search(admitted, scope.searched, self.settings, self._now()))
+
+    def _recall_model(self, connection: Connection, scope: Scope, question: str, max_tokens: int, rule: TagRule | None) -> RecallResult:
+        request = RecallRequest(question, 20, max_tokens, TYPES, self.clock(), count_tokens, rule)
+        return self._recall(connection, scope, request)
+
+    def _stamped(self, item: Item, scope: Scope) -> Item:
+        missing = tuple(tag for tag in scope.stamp if tag not in item.tags)
+        return replace(item, tags=(*item.tags, *missing)) if missing else item
+
+    def _now(self) -> int:
+        return to_ticks(self.clock())
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.clock is not system_clock:
+            raise UsageError("a backend with a clock of its own can't be pickled")
+        return {"url": self.database.settings.url, "settings": self.settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["url"], state["settings"])  # type: ignore[misc]

@@ -1,0 +1,170 @@
+"""Reading, changing and removing single memories. Every statement names the banks it may touch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, false, or_, select, update
+
+from lorebank._domain.memory import Item, Memory
+from lorebank._domain.requests import Change, ListRequest, Selection
+from lorebank._domain.scope import Scope
+from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory
+from lorebank._mnemopi.schema import banks, memories
+from lorebank._mnemopi.store import bank_number, grow
+from lorebank.errors import MissingError
+
+PAGE = 500
+
+
+def fetch(connection: Connection, scope: Scope, memory_id: str, within: Sequence[str]) -> dict[str, Any]:
+    """The row of a memory that the scope may read, from one of the banks `within`; `MissingError` otherwise.
+
+    A memory of another bank and one that does not exist are the same to the caller.
+    """
+    query = (
+        select(memories, banks.c.name.label("bank_name"))
+        .join(banks, banks.c.number == memories.c.bank)
+        .where(memories.c.id == memory_id, banks.c.name.in_(within))
+    )
+    found = [dict(row) for row in connection.execute(query).mappings() if scope.admits(tags_of(row["tags"]))]
+    if not found:
+        raise MissingError(f"no memory {memory_id!r} in {' or '.join(map(repr, within))}")
+    return min(found, key=lambda row: within.index(row["bank_name"]))
+
+
+def get(connection: Connection, scope: Scope, memory_id: str) -> Memory:
+    """The memory, whatever its state."""
+    row = fetch(connection, scope, memory_id, scope.searched)
+    return to_memory(row, row["bank_name"])
+
+
+def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -> tuple[Memory, ...]:
+    """One page of the memories that the scope may read, newest first."""
+    query = (
+        select(memories, banks.c.name.label("bank_name"))
+        .join(banks, banks.c.number == memories.c.bank)
+        .where(banks.c.name.in_(scope.searched), _kept(request, now), _matching(request.selection))
+        .order_by(memories.c.mentioned_at.desc(), memories.c.key.desc())
+    )
+    if request.types is not None:
+        query = query.where(memories.c.type.in_(request.types))
+    found: list[Memory] = []
+    passed = 0
+    for row in connection.execute(query.execution_options(yield_per=PAGE)).mappings():
+        if _admitted(scope, request.selection, tags_of(row["tags"])):
+            passed += 1
+            if passed > request.offset:
+                found.append(to_memory(row, row["bank_name"]))
+            if len(found) == request.limit:
+                break
+    return tuple(found)
+
+
+def _kept(request: ListRequest, now: int) -> ColumnElement[bool]:
+    valid = and_(memories.c.invalidated_at.is_(None), or_(memories.c.valid_until.is_(None), memories.c.valid_until > now))
+    return {"valid": valid, "invalidated": ~valid, "all": memories.c.key.is_not(None)}[request.kept]
+
+
+def _matching(selection: Selection) -> ColumnElement[bool]:
+    """What of a selection the database can decide."""
+    clauses: list[ColumnElement[bool]] = [memories.c.key.is_not(None)]
+    if selection.ids:
+        clauses.append(memories.c.id.in_(selection.ids))
+    if selection.session is not None:
+        clauses.append(memories.c.session == selection.session)
+    if selection.document is not None:
+        clauses.append(memories.c.document == selection.document)
+    return and_(*clauses)
+
+
+def _admitted(scope: Scope, selection: Selection, tags: tuple[str, ...]) -> bool:
+    rule = selection.rule
+    return scope.admits(tags) and set(selection.tags) <= set(tags) and (rule is None or rule.admits(tags))
+
+
+def change(connection: Connection, scope: Scope, memory_id: str, asked: Change) -> Memory:
+    """Changes a memory; what was derived from the old text is derived anew."""
+    row = fetch(connection, scope, memory_id, scope.reads)
+    values: dict[str, Any] = {}
+    if asked.importance is not None:
+        values["importance"] = asked.importance
+    if asked.metadata is not None:
+        values["metadata"] = to_json(asked.metadata)
+    if asked.tags is not None:
+        values["tags"] = to_json((*asked.tags, *(tag for tag in scope.stamp if tag not in asked.tags)))
+    if asked.content is not None or asked.tags is not None:
+        item = _item(row, asked.content or row["content"], tags_of(values.get("tags", row["tags"])))
+        values |= content_values(item, row["type"], salt=None)
+        grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
+    if values:
+        connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
+    return get(connection, replace(scope, required=None), memory_id)
+
+
+def _item(row: Mapping[str, Any], content: str, tags: tuple[str, ...]) -> Item:
+    """The item a row would be retained as."""
+    return Item(
+        content,
+        context=row["context"],
+        tags=tags,
+        session=row["session"],
+        speaker=row["speaker"],
+        timestamp=maybe_moment(row["mentioned_at"]) if row["session"] is not None else None,
+        entities=tags_of(row["entities"]),
+    )
+
+
+def _length(terms: str) -> int:
+    return len(terms.split())
+
+
+def invalidate(connection: Connection, scope: Scope, memory_id: str, replacement: str | None, now: int) -> Memory:
+    """Takes a memory out of recall for good, but keeps it; `replacement` is the memory that holds the truth now."""
+    row = fetch(connection, scope, memory_id, scope.reads)
+    if replacement is not None:
+        fetch(connection, scope, replacement, scope.searched)
+    values = {"invalidated_at": row["invalidated_at"] or now, "superseded_by": replacement or row["superseded_by"]}
+    connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
+    return get(connection, scope, memory_id)
+
+
+def select_ids(connection: Connection, scope: Scope, selection: Selection) -> list[str]:
+    """The ids that a selection means in the scope's own bank. Ids given by hand must exist, there or in a bank it may edit."""
+    if selection.ids and selection == Selection(ids=selection.ids):
+        return [fetch(connection, scope, each, scope.reads)["id"] for each in selection.ids]
+    number = bank_number(connection, scope.bank)
+    clause = memories.c.bank == number if number is not None else false()
+    query = select(memories.c.id, memories.c.tags).where(clause, _matching(selection)).order_by(memories.c.key)
+    return [row.id for row in connection.execute(query) if _admitted(scope, selection, tags_of(row.tags))]
+
+
+def remove(connection: Connection, scope: Scope, ids: Sequence[str]) -> list[str]:
+    """Deletes memories and (by trigger) their index entries; gives the texts that are gone."""
+    texts: list[str] = []
+    for start in range(0, len(ids), PAGE):
+        part = list(ids[start : start + PAGE])
+        query = (
+            select(memories.c.key, memories.c.bank, memories.c.terms, memories.c.content)
+            .join(banks, banks.c.number == memories.c.bank)
+            .where(banks.c.name.in_(scope.reads), memories.c.id.in_(part))
+        )
+        for row in connection.execute(query).all():
+            connection.execute(delete(memories).where(memories.c.key == row.key, memories.c.bank == row.bank))
+            grow(connection, row.bank, size=-1, length=-_length(row.terms))
+            texts.append(row.content)
+        referring = update(memories).where(memories.c.superseded_by.in_(part), memories.c.bank.in_(_numbers(connection, scope)))
+        connection.execute(referring.values(superseded_by=None))
+    return texts
+
+
+def _numbers(connection: Connection, scope: Scope) -> list[int]:
+    return list(connection.scalars(select(banks.c.number).where(banks.c.name.in_(scope.reads))))
+
+
+def based_on(text: str | None) -> tuple[str, ...]:
+    """The memory ids a mental model was written from."""
+    return tuple(json.loads(text)) if text else ()

@@ -1,0 +1,159 @@
+"""Mental models on Mnemopi: standing questions answered from ranked memories, with their history.
+
+A refresh recalls the model's question and writes down the best memories within its token bound; unchanged content
+keeps its bytes and adds no revision. Forgetting a memory rewrites what was written from it and drops the revisions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from lorebank._database.engine import Database
+from lorebank._domain.blocks import fold
+from lorebank._domain.memory import RecallResult
+from lorebank._domain.mental_model import MentalModel, Revision
+from lorebank._domain.scope import Leaf, Scope, TagRule
+from lorebank._mnemopi.edits import based_on
+from lorebank._mnemopi.rows import from_ticks, maybe_moment, tags_of, to_json
+from lorebank._mnemopi.schema import models, revisions
+from lorebank._mnemopi.store import bank_number, ensure_bank
+from lorebank.errors import MissingError, RefusedError
+
+Recaller = Callable[[Connection, Scope, str, int, TagRule | None], RecallResult]
+"""Recalls a question within a token bound and under a tag rule, inside a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStore:
+    """The mental models of a database."""
+
+    database: Database
+    recaller: Recaller
+    now: Callable[[], int]
+
+    def list(self, scope: Scope) -> tuple[MentalModel, ...]:
+        with self.database.read() as connection:
+            number = bank_number(connection, scope.bank)
+            query = select(models).where(models.c.bank == number).order_by(models.c.id)
+            found = [_to_model(row) for row in connection.execute(query).mappings()] if number is not None else []
+            return tuple(model for model in found if scope.admits(model.tags))
+
+    def get(self, scope: Scope, model_id: str) -> MentalModel:
+        with self.database.read() as connection:
+            return self._found(connection, scope, model_id)[1]
+
+    def create(self, scope: Scope, model: MentalModel) -> MentalModel:
+        """Creates the model and writes its first content."""
+        with self.database.write() as connection:
+            number = ensure_bank(connection, scope.bank)
+            if connection.execute(select(models.c.id).where(*_at(number, model.id))).first():
+                raise RefusedError(f"the mental model {model.id!r} exists already in {scope.bank!r}; update it, or choose another id")
+            values = {"bank": number, "id": model.id, "content": "", **_columns(model)}
+            connection.execute(insert(models).values(values))
+            return self._refreshed(connection, scope, number, model)
+
+    def update(self, scope: Scope, model_id: str, fields: Mapping[str, Any]) -> MentalModel:
+        """Changes the given fields; content given by hand is a revision like any other."""
+        with self.database.write() as connection:
+            number, model = self._found(connection, scope, model_id)
+            values = {**fields, "tags": to_json(fields["tags"])} if "tags" in fields else dict(fields)
+            if "content" in values and values["content"] != model.content:
+                self._archive(connection, number, model)
+            if values:
+                connection.execute(update(models).where(*_at(number, model_id)).values(values))
+            return self._found(connection, scope, model_id)[1]
+
+    def refresh(self, scope: Scope, model_id: str) -> MentalModel:
+        """Answers the model's question anew."""
+        with self.database.write() as connection:
+            number, model = self._found(connection, scope, model_id)
+            return self._refreshed(connection, scope, number, model)
+
+    def history(self, scope: Scope, model_id: str) -> tuple[Revision, ...]:
+        """What the model said before, newest first."""
+        with self.database.read() as connection:
+            number, _ = self._found(connection, scope, model_id)
+            query = select(revisions).where(revisions.c.bank == number, revisions.c.model == model_id).order_by(revisions.c.number.desc())
+            return tuple(Revision(row.content, from_ticks(row.replaced_at)) for row in connection.execute(query))
+
+    def delete(self, scope: Scope, model_id: str) -> None:
+        """Deletes the model and its history."""
+        with self.database.write() as connection:
+            number, _ = self._found(connection, scope, model_id)
+            _delete(connection, number, [model_id])
+
+    def touched(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
+        """Answers the models anew that were written from these memories, since what they say has changed."""
+        for number, model in self._based_on(connection, scope, ids):
+            self._refreshed(connection, scope, number, model)
+
+    def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str], texts: Sequence[str]) -> None:
+        """Removes the forgotten memories' texts from the models of the scope's banks and from their history."""
+        gone = [fold(text) for text in texts]
+        for number in self._numbers(connection, scope):
+            for row in connection.execute(select(revisions).where(revisions.c.bank == number)).all():
+                if any(text in row.content for text in gone):
+                    connection.execute(delete(revisions).where(revisions.c.number == row.number, revisions.c.bank == number))
+        for number, model in self._based_on(connection, scope, ids):
+            self._refreshed(connection, scope, number, model, archive=False)
+
+    def _based_on(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> list[tuple[int, MentalModel]]:
+        found = connection.execute(select(models).where(models.c.bank.in_(self._numbers(connection, scope)))).mappings().all()
+        return [(row["bank"], _to_model(row)) for row in found if not set(ids).isdisjoint(based_on(row["based_on"]))]
+
+    def _numbers(self, connection: Connection, scope: Scope) -> list[int]:
+        numbers = [bank_number(connection, name) for name in scope.reads]
+        return [number for number in numbers if number is not None]
+
+    def _found(self, connection: Connection, scope: Scope, model_id: str) -> tuple[int, MentalModel]:
+        number = bank_number(connection, scope.bank)
+        row = connection.execute(select(models).where(*_at(number or 0, model_id))).mappings().first()
+        if row is None or not scope.admits(_to_model(row).tags):
+            raise MissingError(f"no mental model {model_id!r} in {scope.bank!r}")
+        return row["bank"], _to_model(row)
+
+    def _refreshed(self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, archive: bool = True) -> MentalModel:
+        rule = Leaf(model.tags, "any") if model.tags else None
+        result = self.recaller(connection, scope, model.source_query, model.max_tokens, rule)
+        content = "\n".join(f"- {fold(memory.text)}" for memory in result)
+        if archive and content != model.content:
+            self._archive(connection, number, model)
+        values = {"content": content, "refreshed_at": self.now(), "based_on": json.dumps([memory.id for memory in result])}
+        connection.execute(update(models).where(*_at(number, model.id)).values(values))
+        return _to_model(connection.execute(select(models).where(*_at(number, model.id))).mappings().one())
+
+    def _archive(self, connection: Connection, number: int, model: MentalModel) -> None:
+        if model.content:
+            values = {"bank": number, "model": model.id, "content": model.content, "replaced_at": self.now()}
+            connection.execute(insert(revisions).values(values))
+
+
+def _at(number: int, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return models.c.bank == number, models.c.id == model_id
+
+
+def _delete(connection: Connection, number: int, ids: Sequence[str]) -> None:
+    connection.execute(delete(revisions).where(revisions.c.bank == number, revisions.c.model.in_(ids)))
+    connection.execute(delete(models).where(models.c.bank == number, models.c.id.in_(ids)))
+
+
+def _columns(model: MentalModel) -> dict[str, Any]:
+    return {"name": model.name, "source_query": model.source_query, "tags": to_json(model.tags), "max_tokens": model.max_tokens}
+
+
+def _to_model(row: Mapping[str, Any]) -> MentalModel:
+    return MentalModel(
+        id=row["id"],
+        name=row["name"],
+        source_query=row["source_query"],
+        content=row["content"],
+        tags=tags_of(row["tags"]),
+        max_tokens=row["max_tokens"],
+        refreshed_at=maybe_moment(row["refreshed_at"]),
+        based_on=based_on(row["based_on"]),
+    )

@@ -1,0 +1,104 @@
+"""Care for the file: purging what was deleted, checking what is stored, counting, emptying a bank."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from lorebank._database.driver import rows_of, run
+from lorebank._database.engine import Database
+from lorebank._domain.requests import Integrity, Stats
+from lorebank._domain.scope import Scope
+from lorebank._mnemopi.rows import maybe_moment
+from lorebank._mnemopi.schema import banks, key_range, memories, models, revisions
+from lorebank._mnemopi.store import bank_number
+from lorebank.errors import UnavailableError
+
+_OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
+_CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
+
+
+def purge(database: Database) -> str | None:
+    """Removes every trace of deleted text from the file and its write-ahead log; gives why it could not, or `None`.
+
+    Deleted rows are overwritten (`secure_delete`), but the full-text index keeps the words of deleted rows until it is
+    merged, and the log keeps old pages until it is cut. A reader that still looks at an old snapshot blocks the cut.
+    """
+    try:
+        with database.write() as connection:
+            run(connection, _OPTIMIZE)
+        with database.alone() as raw:
+            blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except UnavailableError as error:
+        return str(error)
+    return "a reader still uses an old snapshot of the file: the log is cut by the next purge" if blocked else None
+
+
+def check(connection: Connection, scope: Scope) -> Integrity:
+    """Whether the file is sound: SQLite's own check, the full-text index against the rows, the counts of the scope's banks."""
+    problems = [str(row[0]) for row in rows_of(connection, "PRAGMA integrity_check") if row[0] != "ok"]
+    try:
+        run(connection, _CHECK_INDEX)
+    except sqlite3.DatabaseError as error:
+        problems.append(f"the full-text index does not fit the memories: {error}")
+    for name in scope.searched:
+        number = bank_number(connection, name)
+        if number is not None:
+            problems += _miscounted(connection, name, number)
+    return Integrity(tuple(problems))
+
+
+def _miscounted(connection: Connection, name: str, number: int) -> list[str]:
+    size, length, last = rows_of(connection, "SELECT size, length, sequence FROM banks WHERE number = ?", (number,))[0]
+    low, high = key_range(number)
+    held = rows_of(connection, "SELECT key, terms FROM memories WHERE bank = ?", (number,))
+    problems: list[str] = []
+    if size != len(held) or length != sum(len(terms.split()) for _, terms in held):
+        problems.append(f"bank {name!r} counts {size} memories and {length} terms; it holds {len(held)}")
+    if strays := [key for key, _ in held if not low < key <= min(high, low + last)]:
+        problems.append(f"bank {name!r} has {len(strays)} memories outside its range of keys")
+    return problems
+
+
+def empty(connection: Connection, name: str) -> list[str]:
+    """Deletes all that a bank holds; its name and its count of keys stay, so that no key is used twice. Gives the ids."""
+    number = bank_number(connection, name)
+    if number is None:
+        return []
+    ids = list(connection.scalars(select(memories.c.id).where(memories.c.bank == number).order_by(memories.c.key)))
+    for table in (memories, models, revisions):
+        connection.execute(delete(table).where(table.c.bank == number))
+    connection.execute(update(banks).where(banks.c.number == number).values(size=0, length=0))
+    return ids
+
+
+def stats(connection: Connection, database: Database, scope: Scope) -> Stats:
+    """Counts of the scope's own bank."""
+    number = bank_number(connection, scope.bank) or 0
+    mine = memories.c.bank == number
+
+    def grouped(column: str) -> dict[str, int]:
+        query = select(memories.c[column], func.count()).where(mine).group_by(memories.c[column]).order_by(memories.c[column])
+        return {str(value): int(count) for value, count in connection.execute(query)}
+
+    total = select(
+        func.count(),
+        func.count(memories.c.invalidated_at),
+        func.count(func.distinct(memories.c.session)),
+        func.min(memories.c.mentioned_at),
+        func.max(memories.c.mentioned_at),
+    ).where(mine)
+    count, invalidated, sessions, oldest, newest = connection.execute(total).one()
+    return Stats(
+        bank=scope.bank,
+        memories=count,
+        invalidated=invalidated,
+        by_type=grouped("type"),
+        by_source=grouped("source"),
+        sessions=sessions,
+        mental_models=connection.scalar(select(func.count()).select_from(models).where(models.c.bank == number)) or 0,
+        oldest=maybe_moment(oldest),
+        newest=maybe_moment(newest),
+        bytes=sum(file.stat().st_size for file in database.files() if file.exists()),
+    )

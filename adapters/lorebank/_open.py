@@ -1,0 +1,114 @@
+"""`open_bank` and `per_user`: how users get a bank."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import SecretStr
+
+from lorebank._bank import Bank
+from lorebank._connections import AllSettings, Connections, OnFailure, find_backend, off, switched_off
+from lorebank._domain.events import Listener
+from lorebank._domain.ports import Backend, BankResolver, Completer, Embedder
+from lorebank._domain.scope import Scoping, parse_bank_id, parse_scoping
+from lorebank._domain.settings import (
+    ConnectionSettings,
+    MentalModelSettings,
+    MnemopiSettings,
+    OutboxSettings,
+    RecallSettings,
+    RetainSettings,
+)
+from lorebank._project import project_label
+from lorebank.errors import UnsupportedError, UsageError
+
+Given = Mapping[str, Any] | None
+
+
+def open_bank(
+    url: str | None = None,
+    *,
+    bank: str = "default",
+    api_key: str | SecretStr | None = None,
+    backend: Backend | None = None,
+    scoping: Scoping | None = None,
+    project: str | None = None,
+    shared: str | None = None,
+    completer: Completer | None = None,
+    embedder: Embedder | None = None,
+    ledger: str | None = None,
+    on_event: Listener | None = None,
+    on_failure: OnFailure = "skip",
+    connection: ConnectionSettings | Given = None,
+    recall: RecallSettings | Given = None,
+    retain: RetainSettings | Given = None,
+    outbox: OutboxSettings | Given = None,
+    mental_models: MentalModelSettings | Given = None,
+    mnemopi: MnemopiSettings | Given = None,
+) -> Bank:
+    """Opens a bank; the file is opened by the first verb.
+
+    `url` is `sqlite:///memory.db` for a file of your choice; without one, `LOREBANK_URL`, `HINDSIGHT_API_URL` and the
+    default file in the user's data directory are tried in that order. `LOREBANK_URL=off` switches memory off whatever
+    is passed. `project` (or `"auto"`) with `scoping` parts memories by project; `shared` names a bank that is read
+    beside this one. `on_event` hears what happens on its own. Settings are models or mappings. Raises `UsageError` for
+    bad values.
+
+    >>> bank = open_bank("sqlite:///memory.db", bank="alice")
+    """
+    if on_failure not in ("skip", "raise"):
+        raise UsageError(f"`on_failure` must be skip or raise; found {on_failure!r}")
+    _refuse_unknown(completer=completer, embedder=embedder, ledger=ledger)
+    label = project_label(project)
+    chosen = parse_scoping(scoping, label)
+    settings = AllSettings(
+        _keyed(ConnectionSettings.parse(connection), api_key),
+        RecallSettings.parse(recall),
+        RetainSettings.parse(retain),
+        OutboxSettings.parse(outbox),
+        MentalModelSettings.parse(mental_models),
+        MnemopiSettings.parse(mnemopi),
+    )
+    if backend is not None and url is not None:
+        raise UsageError("pass a `url` or a `backend`, not both")
+    found = off() if switched_off() else backend or find_backend(url, settings)
+    connections = Connections(found, settings, (on_event,) if on_event else (), on_failure)
+    home = None if shared is None else parse_bank_id(shared, "shared")
+    return Bank(connections, parse_bank_id(bank), scoping=chosen, label=label, shared=home)
+
+
+def _refuse_unknown(**given: object) -> None:
+    """What Mnemopi has no use for in this release is refused, never silently dropped."""
+    for name, value in given.items():
+        if value is not None:
+            raise UnsupportedError(f"Mnemopi takes no `{name}` in this release: leave it out")
+
+
+def _keyed(settings: ConnectionSettings, api_key: str | SecretStr | None) -> ConnectionSettings:
+    """The connection's settings with the key: the argument, else `HINDSIGHT_API_KEY`, else `HINDSIGHT_API_TOKEN`."""
+    key = api_key or settings.api_key or os.environ.get("HINDSIGHT_API_KEY") or os.environ.get("HINDSIGHT_API_TOKEN")
+    secret = SecretStr(key) if isinstance(key, str) else key
+    return settings if secret is None else settings.model_copy(update={"api_key": secret})
+
+
+class _PerUser:
+    """Gives each run the bank that is named after its user."""
+
+    def __init__(self, bank: Bank, key: str) -> None:
+        self._bank, self.key = bank, key
+
+    def bank(self, run: Mapping[str, Any]) -> Bank:
+        user = run.get(self.key)
+        if user is None or user == "":
+            seen = ", ".join(map(repr, sorted(run))) or "nothing"
+            raise UsageError(f"this run names no {self.key!r}, so its memory can't be told from others'; the run has {seen}")
+        if not isinstance(user, str):
+            raise UsageError(f"{self.key!r} must be text; found {type(user).__name__}")
+        return self._bank.named(user)
+
+
+def per_user(bank: Bank, key: str = "user_id") -> BankResolver:
+    """A resolver for integrations: each run gets `bank.named(<that run's user>)`. A run without one is a `UsageError`."""
+    return _PerUser(bank, key)

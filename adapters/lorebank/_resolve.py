@@ -1,0 +1,30 @@
+"""Which bank a run of a host gets: the fixed one, or its user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lorebank._bank import Bank
+from lorebank._domain.ports import BankResolver
+from lorebank.errors import UsageError
+
+Run = Mapping[str, Any]
+"""What a host knows of a run: names such as `user_id` to values."""
+
+
+def checked(bank: object) -> Bank | BankResolver:
+    """A bank or a resolver; `UsageError` at construction for anything else."""
+    if isinstance(bank, (Bank, BankResolver)):
+        return bank
+    raise UsageError(f"`bank` must be a Bank (open_bank()) or a resolver (per_user(bank)); found {type(bank).__name__}")
+
+
+def fixed(bank: Bank | BankResolver) -> bool:
+    """Whether every run gets the same bank."""
+    return isinstance(bank, Bank)
+
+
+def resolve(bank: Bank | BankResolver, run: Run) -> Bank:
+    """The bank of a run; nothing in the run changes a fixed one."""
+    return bank if isinstance(bank, Bank) else bank.bank(run)

@@ -1,0 +1,174 @@
+"""The memory tools at work: one body for both frameworks. A reply is the text for the model and an artifact for the application."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from lorebank._bank import Bank
+from lorebank._domain.events import Recalled, Retained, Skipped
+from lorebank._domain.memory import TOOL, Memory, Receipt
+from lorebank._domain.toolbook import (
+    DEFAULT_TOOLS,
+    TOOLBOOK,
+    ToolName,
+    edit_text,
+    recall_text,
+    reflect_query,
+    reflect_text,
+    retain_text,
+)
+from lorebank._twins import Threads, twin
+from lorebank.errors import LorebankError, MissingError, UnavailableError, UsageError
+
+logger = logging.getLogger("lorebank")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """What a tool says to the model, and the plain data behind it."""
+
+    text: str
+    artifact: dict[str, Any]
+
+
+class ToolFailure(Exception):  # noqa: N818 - it is what the model reads, not what the program handles
+    """A failure as a short plain sentence for the model; the cause is chained."""
+
+
+def offered(include: Sequence[str] | None, *, shared: bool) -> tuple[ToolName, ...]:
+    """The names of the tools to offer: by default retain, recall and reflect, and `retain_global` where a shared bank is
+    configured. `memory_edit` must be asked for."""
+    if include is None:
+        return (*DEFAULT_TOOLS, "retain_global") if shared else DEFAULT_TOOLS
+    known = [name for name in TOOLBOOK if name in include]
+    if unknown := [name for name in include if name not in TOOLBOOK]:
+        raise UsageError(f"`include` names no tool {unknown[0]!r}; there are {', '.join(TOOLBOOK)}")
+    if not known:
+        raise UsageError("`include` is empty: name at least one tool")
+    if "retain_global" in known and not shared:
+        raise UsageError("`retain_global` needs a shared bank: open_bank(..., shared='team')")
+    return tuple(known)
+
+
+class MemoryTools:
+    """The tools of one bank. `editable` says that `memory_edit` is offered, so that ids are shown.
+
+    A failure raises `ToolFailure`, which hosts hand to the model, unless the bank's `on_failure` is `"raise"`.
+    """
+
+    def __init__(self, bank: Bank, *, editable: bool = False) -> None:
+        self._bank, self._editable = bank, editable
+
+    @property
+    def threads(self) -> Threads:
+        return self._bank.threads
+
+    def retain(self, items: Sequence[Mapping[str, Any]]) -> ToolReply:
+        """Saves items of `content` and `context` into the bank."""
+        return self._guarded("retain", lambda: self._retained(self._bank, items))
+
+    def retain_global(self, items: Sequence[Mapping[str, Any]]) -> ToolReply:
+        """Saves items into the shared bank."""
+        return self._guarded("retain_global", lambda: self._retained(self._shared(), items))
+
+    def recall(self, query: str) -> ToolReply:
+        """Searches the bank with the query as it is."""
+        return self._guarded("recall", lambda: self._recalled(query))
+
+    def reflect(self, query: str, context: str | None = None) -> ToolReply:
+        """Answers a question from memory."""
+        return self._guarded("reflect", lambda: self._reflected(query, context))
+
+    def edit(
+        self,
+        operation: str,
+        id: str,
+        *,
+        content: str | None = None,
+        importance: float | None = None,
+        replacement_id: str | None = None,
+    ) -> ToolReply:
+        """Updates, forgets or invalidates one memory."""
+        arguments = {"content": content, "importance": importance, "replacement_id": replacement_id}
+        return self._guarded("memory_edit", lambda: self._edited(operation, id, arguments))
+
+    aretain = twin(retain)
+    aretain_global = twin(retain_global)
+    arecall = twin(recall)
+    areflect = twin(reflect)
+    aedit = twin(edit)
+
+    def _shared(self) -> Bank:
+        shared = self._bank.shared
+        if shared is None:
+            raise UsageError("no shared bank is configured: open_bank(..., shared='team')")
+        return shared
+
+    def _retained(self, bank: Bank, items: Sequence[Mapping[str, Any]]) -> ToolReply:
+        receipt = bank.write(list(items), {}, TOOL)
+        bank.connections.tell(Retained(bank.name, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
+        return ToolReply(retain_text(receipt), {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)})
+
+    def _recalled(self, query: str) -> ToolReply:
+        started = time.perf_counter()
+        result = self._bank.recall(query)
+        self._bank.connections.tell(Recalled(self._bank.name, len(result), time.perf_counter() - started))
+        text = recall_text(result.memories, style=self._bank.backend, now=datetime.now(UTC), ids=self._editable)
+        return ToolReply(text, {"count": len(result), "memories": [plain(memory) for memory in result]})
+
+    def _reflected(self, query: str, context: str | None) -> ToolReply:
+        answer = self._bank.reflect(reflect_query(query, context))
+        return ToolReply(reflect_text(answer), {"count": len(answer.based_on), "memories": [plain(m) for m in answer.based_on]})
+
+    def _edited(self, operation: str, id: str, arguments: Mapping[str, Any]) -> ToolReply:
+        content, importance, replacement = arguments["content"], arguments["importance"], arguments["replacement_id"]
+        if operation == "update":
+            self._bank.update(id, content=content, importance=importance)
+        elif operation == "forget":
+            self._bank.forget(id)
+        elif operation == "invalidate":
+            self._bank.invalidate(id, replacement=replacement)
+        else:
+            raise UsageError(f"`operation` must be update, forget or invalidate; found {operation!r}")
+        return ToolReply(edit_text(operation, id, replacement if operation == "invalidate" else None), {"count": 1, "id": id})
+
+    def _guarded(self, verb: str, body: Callable[[], T]) -> T:
+        """Lorebank's own errors become a sentence for the model, an event and a log line."""
+        try:
+            return body()
+        except LorebankError as error:
+            connections = self._bank.connections
+            connections.tell(Skipped(self._bank.name, verb, type(error).__name__))
+            logger.warning("tool %s failed on bank %s: %s", verb, self._bank.name, type(error).__name__)
+            if connections.on_failure == "raise":
+                raise
+            raise ToolFailure(sentence(verb, error)) from error
+
+
+def sentence(verb: str, error: LorebankError) -> str:
+    """A failure in words for the model; "unavailable" is never told as "nothing known"."""
+    if isinstance(error, UnavailableError):
+        return f"Memory is unavailable right now, so {verb} could not be done. This does not mean that nothing is known."
+    if isinstance(error, (UsageError, MissingError)):
+        return f"{verb} was not done: {error}."
+    return f"{verb} failed in the memory service."
+
+
+def plain(memory: Memory) -> dict[str, Any]:
+    """A memory as plain data, times as ISO text, empty fields left out."""
+    values = {name: value for name, value in asdict(memory).items() if value not in (None, (), {}, False)}
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+    }
+
+
+def _plain_receipt(receipt: Receipt) -> dict[str, Any]:
+    values = asdict(receipt)
+    return {name: [dict(each) for each in value] if isinstance(value, tuple) else value for name, value in values.items()}

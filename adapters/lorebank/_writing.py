@@ -1,0 +1,49 @@
+"""What happens to items between the caller and the backend: times, secrets, the user's own gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lorebank._domain.memory import Item, Outcome
+from lorebank._domain.message import substantive
+from lorebank._domain.redaction import redact_item
+from lorebank._domain.settings import RetainSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The items that may be written, what was rejected and why, and how many secrets were taken out."""
+
+    items: tuple[Item, ...]
+    rejected: tuple[Outcome, ...]
+    redactions: int
+
+
+def admit_items(items: Sequence[Item], settings: RetainSettings) -> Admitted:
+    """Times to UTC, secrets out, then `before_enqueue`, which may amend an item or refuse it (`None`, or by raising)."""
+    ready: list[Item] = []
+    rejected: list[Outcome] = []
+    redactions = 0
+    for item in items:
+        located = item.located(settings.zone())
+        safe, found = (located, 0) if settings.redactor is None else redact_item(located, settings.redactor)
+        redactions += found
+        if not substantive(safe.content):
+            rejected.append(Outcome(None, "no letter or digit in it", item.document_id))
+            continue
+        allowed, reason = _gated(safe, settings)
+        if allowed is None:
+            rejected.append(Outcome(None, reason, item.document_id))
+        else:
+            ready.append(allowed)
+    return Admitted(tuple(ready), tuple(rejected), redactions)
+
+
+def _gated(item: Item, settings: RetainSettings) -> tuple[Item | None, str]:
+    if settings.before_enqueue is None:
+        return item, ""
+    try:
+        return settings.before_enqueue(item), "refused by before_enqueue"
+    except Exception as error:  # noqa: BLE001 - the user's function: whatever it raises refuses
+        return None, f"refused by before_enqueue: {type(error).__name__}"

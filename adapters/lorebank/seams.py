@@ -1,0 +1,91 @@
+"""The second door: for those who write an integration or a backend, or lend lorebank a model."""
+
+from __future__ import annotations
+
+from lorebank._domain.blocks import fence, render_memories, render_mental_models, strip
+from lorebank._domain.events import Event, Listener, ModelRefreshed, Recalled, Redacted, Retained, Skipped
+from lorebank._domain.memory import Item, RecallTrace, Writer
+from lorebank._domain.mental_model import MentalModel, Revision
+from lorebank._domain.message import Keep, Line, Message, ToolCall, Transcript, last_turns, project, substantive, user_turns
+from lorebank._domain.ports import AfterTurn, Backend, BankResolver, BeforeTurn, Completer, Embedder, History, MentalModels
+from lorebank._domain.query import compose_query
+from lorebank._domain.requests import (
+    Change,
+    FlushReport,
+    Health,
+    Integrity,
+    ListRequest,
+    RecallRequest,
+    ReflectRequest,
+    Selection,
+    Stats,
+)
+from lorebank._domain.scope import Scope, scope_by_bank, scope_by_tag
+from lorebank._domain.toolbook import DEFAULT_TOOLS, TOOLBOOK, EditArguments, RecallArguments, ReflectArguments, RetainArguments, ToolName
+from lorebank._resolve import Run, fixed, resolve
+from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered
+from lorebank._twins import Threads
+
+__all__ = [
+    "DEFAULT_TOOLS",
+    "TOOLBOOK",
+    "AfterTurn",
+    "Backend",
+    "BankResolver",
+    "BeforeTurn",
+    "Change",
+    "Completer",
+    "EditArguments",
+    "Embedder",
+    "Event",
+    "FlushReport",
+    "Health",
+    "History",
+    "Integrity",
+    "Item",
+    "Keep",
+    "Line",
+    "ListRequest",
+    "Listener",
+    "MemoryTools",
+    "MentalModel",
+    "MentalModels",
+    "Message",
+    "ModelRefreshed",
+    "RecallArguments",
+    "RecallRequest",
+    "RecallTrace",
+    "Recalled",
+    "Redacted",
+    "ReflectArguments",
+    "ReflectRequest",
+    "RetainArguments",
+    "Retained",
+    "Revision",
+    "Run",
+    "Scope",
+    "Selection",
+    "Skipped",
+    "Stats",
+    "Threads",
+    "ToolCall",
+    "ToolFailure",
+    "ToolName",
+    "ToolReply",
+    "Transcript",
+    "Writer",
+    "compose_query",
+    "fence",
+    "fixed",
+    "last_turns",
+    "offered",
+    "project",
+    "render_memories",
+    "render_mental_models",
+    "resolve",
+    "scope_by_bank",
+    "scope_by_tag",
+    "strip",
+    "substantive",
+    "user_turns",
+]

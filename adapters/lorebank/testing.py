@@ -1,0 +1,31 @@
+"""What users' own tests need: banks that vanish with the test.
+
+Scripted chat models live in `langchain_lorebank.testing` and `llamaindex_lorebank.testing`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lorebank._bank import Bank
+from lorebank._open import open_bank
+
+__all__ = ["temporary_bank"]
+
+
+@contextmanager
+def temporary_bank(bank: str = "test", **options: Any) -> Iterator[Bank]:
+    """A bank in a file of its own, which is gone afterwards. Options are those of `open_bank`.
+
+    >>> with temporary_bank() as bank:
+    ...     receipt = bank.retain("Ana prefers aisle seats.")
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="lorebank-", ignore_cleanup_errors=True) as folder,
+        open_bank(f"sqlite:///{Path(folder) / 'memory.db'}", bank=bank, **options) as opened,
+    ):
+        yield opened

@@ -55,6 +55,11 @@ class Connections:
         self.threads = Threads("lorebank-verb")
         self.closed = False
 
+    @property
+    def off(self) -> bool:
+        """Whether memory is switched off."""
+        return isinstance(self.backend, OffBackend)
+
     def tell(self, event: Event) -> None:
         """Tells the listeners; one that fails is logged and never breaks the call."""
         for listener in self.listeners:

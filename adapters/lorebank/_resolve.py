@@ -20,11 +20,11 @@ def checked(bank: object) -> Bank | BankResolver:
     raise UsageError(f"`bank` must be a Bank (open_bank()) or a resolver (per_user(bank)); found {type(bank).__name__}")
 
 
-def fixed(bank: Bank | BankResolver) -> bool:
-    """Whether every run gets the same bank."""
-    return isinstance(bank, Bank)
-
-
-def resolve(bank: Bank | BankResolver, run: Run) -> Bank:
-    """The bank of a run; nothing in the run changes a fixed one."""
-    return bank if isinstance(bank, Bank) else bank.bank(run)
+def resolve(bank: Bank | BankResolver, run: Run, *, looked: str) -> Bank:
+    """The bank of a run; nothing in the run changes a fixed one. `looked` says, in an error, where the user was looked for."""
+    if isinstance(bank, Bank):
+        return bank
+    try:
+        return bank.bank(run)
+    except UsageError as error:
+        raise UsageError(f"{error} (looked in {looked})") from error

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from lorebank._bank import Bank
 from lorebank._domain.events import Recalled, Retained, Skipped
 from lorebank._domain.memory import TOOL, Memory, Receipt
+from lorebank._domain.ports import BankResolver
 from lorebank._domain.toolbook import (
     DEFAULT_TOOLS,
     TOOLBOOK,
@@ -36,24 +37,27 @@ class ToolReply:
     text: str
     artifact: dict[str, Any]
 
+    def __str__(self) -> str:
+        return self.text
+
 
 class ToolFailure(Exception):  # noqa: N818 - it is what the model reads, not what the program handles
     """A failure as a short plain sentence for the model; the cause is chained."""
 
 
-def offered(include: Sequence[str] | None, *, shared: bool) -> tuple[ToolName, ...]:
-    """The names of the tools to offer: by default retain, recall and reflect, and `retain_global` where a shared bank is
-    configured. `memory_edit` must be asked for."""
+def offered(include: Sequence[str] | None, bank: Bank | BankResolver) -> tuple[ToolName, ...]:
+    """The names of the tools to offer: by default retain, recall and reflect, and `retain_global` where a bank with a
+    shared one is given. `memory_edit` must be asked for."""
+    shared = not isinstance(bank, Bank) or bank.shared is not None
     if include is None:
-        return (*DEFAULT_TOOLS, "retain_global") if shared else DEFAULT_TOOLS
-    known = [name for name in TOOLBOOK if name in include]
+        return (*DEFAULT_TOOLS, "retain_global") if shared and isinstance(bank, Bank) else DEFAULT_TOOLS
+    if isinstance(include, str) or not include:
+        raise UsageError(f"`include` must be a list with at least one tool; found {include!r}")
     if unknown := [name for name in include if name not in TOOLBOOK]:
         raise UsageError(f"`include` names no tool {unknown[0]!r}; there are {', '.join(TOOLBOOK)}")
-    if not known:
-        raise UsageError("`include` is empty: name at least one tool")
-    if "retain_global" in known and not shared:
+    if "retain_global" in include and not shared:
         raise UsageError("`retain_global` needs a shared bank: open_bank(..., shared='team')")
-    return tuple(known)
+    return tuple(name for name in TOOLBOOK if name in include)
 
 
 class MemoryTools:

@@ -22,7 +22,8 @@ from lorebank._domain.requests import (
 )
 from lorebank._domain.scope import Scope, scope_by_bank, scope_by_tag
 from lorebank._domain.toolbook import DEFAULT_TOOLS, TOOLBOOK, EditArguments, RecallArguments, ReflectArguments, RetainArguments, ToolName
-from lorebank._resolve import Run, fixed, resolve
+from lorebank._resolve import Run, checked, resolve
+from lorebank._retrieval import Retrieval, described
 from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered
 from lorebank._twins import Threads
 
@@ -61,6 +62,7 @@ __all__ = [
     "ReflectRequest",
     "RetainArguments",
     "Retained",
+    "Retrieval",
     "Revision",
     "Run",
     "Scope",
@@ -74,9 +76,10 @@ __all__ = [
     "ToolReply",
     "Transcript",
     "Writer",
+    "checked",
     "compose_query",
+    "described",
     "fence",
-    "fixed",
     "last_turns",
     "offered",
     "project",

@@ -1,1 +1,63 @@
-"""placeholder"""
+"""lorebank for LangChain and LangGraph: tools and a retriever over a bank.
+
+>>> from langchain_lorebank import memory_tools
+
+Names load on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if find_spec("langchain_core") is None:
+    raise ImportError("langchain_lorebank needs LangChain: pip install 'lorebank[langchain]'")
+
+if TYPE_CHECKING:
+    from langchain_lorebank.messages import to_message, to_messages
+    from langchain_lorebank.models import ChatModelCompleter
+    from langchain_lorebank.retriever import BankRetriever
+    from langchain_lorebank.tools import (
+        MemoryEditTool,
+        MemoryToolkit,
+        RecallTool,
+        ReflectTool,
+        RetainGlobalTool,
+        RetainTool,
+        memory_tools,
+    )
+
+__all__ = [
+    "BankRetriever",
+    "ChatModelCompleter",
+    "MemoryEditTool",
+    "MemoryToolkit",
+    "RecallTool",
+    "ReflectTool",
+    "RetainGlobalTool",
+    "RetainTool",
+    "memory_tools",
+    "to_message",
+    "to_messages",
+]
+
+_HOMES = {
+    "messages": ("to_message", "to_messages"),
+    "models": ("ChatModelCompleter",),
+    "retriever": ("BankRetriever",),
+    "tools": ("MemoryEditTool", "MemoryToolkit", "RecallTool", "ReflectTool", "RetainGlobalTool", "RetainTool", "memory_tools"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'langchain_lorebank' has no attribute {name!r}")
+    value = getattr(import_module(f"langchain_lorebank.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

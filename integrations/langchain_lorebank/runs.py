@@ -1,0 +1,46 @@
+"""What a LangChain run tells about itself: its context, its `configurable` values, its metadata."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from lorebank import Bank
+from lorebank.seams import BankResolver, resolve
+
+LOOKED = "the run's context, then config['configurable'], then config['metadata']"
+
+
+def bank_of(bank: Bank | BankResolver, config: RunnableConfig | None) -> Bank:
+    """The bank of a run. With `per_user`, a run without its user is a `UsageError` that says where it was looked for."""
+    return bank if isinstance(bank, Bank) else resolve(bank, run_of(config), looked=LOOKED)
+
+
+def run_of(config: RunnableConfig | None) -> dict[str, Any]:
+    """What the run says of itself, by name; context wins over `configurable`, that over metadata."""
+    given = config or {}
+    return _named(given.get("metadata")) | _named(given.get("configurable")) | _named(_context())
+
+
+def _context() -> object:
+    """The LangGraph run's context, inside a graph."""
+    runtime = sys.modules.get("langgraph.runtime")
+    if runtime is None:
+        return None
+    try:
+        return runtime.get_runtime().context
+    except (AttributeError, KeyError, RuntimeError):  # not inside a graph
+        return None
+
+
+def _named(values: object) -> dict[str, Any]:
+    if isinstance(values, Mapping):
+        pairs = {str(name): value for name, value in values.items()}
+    elif is_dataclass(values):
+        pairs = {each.name: getattr(values, each.name) for each in fields(values)}
+    else:
+        pairs = dict(getattr(values, "__dict__", {}))
+    return {name: value for name, value in pairs.items() if not name.startswith("_") and value is not None}

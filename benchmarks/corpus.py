@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -140,10 +141,21 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([drawn(lines[0]), drawn(rule), *map(drawn, lines[1:])])
 
 
+_shown = 0.0
+
+
 def progress(text: str) -> None:
-    """Replaces the progress line on stderr; an empty text clears it."""
-    sys.stderr.write(f"\r\x1b[K{text}")
+    """A progress line on stderr: replaced in place on a terminal, now and then a line elsewhere; an empty text clears it."""
+    global _shown  # noqa: PLW0603 - there is one stderr
+    terminal, now = sys.stderr.isatty(), time.monotonic()
+    if text and now - _shown < (0.1 if terminal else 10):
+        return
+    if terminal:
+        sys.stderr.write(f"\r\x1b[K{text}")
+    elif text:
+        sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+    _shown = now if text else 0.0
 
 
 def save(path: Path, data: object) -> None:

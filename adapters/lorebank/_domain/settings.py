@@ -170,15 +170,15 @@ class RankingWeights(Settings):
     """What each signal adds to a memory's score, beside 1.0 for the best lexical match.
 
     Every signal lies between 0 and 1 (`length` may pass 1 for very long texts) and vanishes where its metadata is
-    missing. Values come from the measured design (`docs/benchmarks.md`): `conversation()` are the tuned ones, the
+    missing. Values come from the measured design (`docs/benchmarks.md`): `conversation()` are the tuned ones, most
     defaults are half of them, which generalised better to chats by real people. `importance`, `veracity` and
     `recency` only order memories that match about equally.
     """
 
-    speaker: Weight = 0.5
+    speaker: Weight = 0.7
     previous: Weight = 0.15
     following: Weight = 0.15
-    reply: Weight = 0.4
+    reply: Weight = 0.5
     session: Weight = 0.4
     together: Weight = 0.2
     period: Weight = 0.5
@@ -195,9 +195,8 @@ class RankingWeights(Settings):
         """The tuned preset, for long chats between named people."""
         return cls(
             speaker=1.0,
-            previous=0.3,
+            previous=0.2,
             following=0.3,
-            reply=0.5,
             session=0.8,
             period=1.0,
             time_words=0.45,

@@ -81,7 +81,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     signals = {"lexical": lexical, "coverage": held, "length": np.log1p(lengths) / 4}
     signals |= _known(columns, times, question)
     signals |= _around(_homes(columns), lexical, -signals["question"], _shares(pool, holding))
-    scale = 1 + sum(getattr(weights, name) for name in _SCALED)
+    scale = 1 + sum(getattr(weights, name) for name in _SCALED if signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = np.sum(list(gained.values()), axis=0)
     return Ranking(tuple(np.lexsort((-keys, -times, -scores)).tolist()), keys, scores, gained, evidence)
@@ -164,7 +164,7 @@ def _homes(columns: Sequence[tuple[Any, ...]]) -> _Homes:
 def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tuple[Places, float]]) -> dict[str, Column]:
     """The signals that a memory has from its session: what stands before and after it, and what the session holds."""
     if not len(lexical):
-        return {}
+        return dict.fromkeys(("previous", "following", "reply", "session", "together"), lexical)
     order = np.argsort(homes.spot)
     ordered = homes.spot[order]
 

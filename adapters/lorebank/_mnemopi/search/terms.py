@@ -11,9 +11,11 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import Stemmer
+
+from lorebank._mnemopi.search.function_words import ENGLISH, of_query
 
 MAX_TERM = 64
 """Characters a term may have; longer runs (hashes, base64) are cut."""
@@ -33,21 +35,6 @@ _COMPOUND = re.compile(r"[^\W_]+(?:[_./\\:-]+[^\W_]+)+|[a-z]+[A-Z][A-Za-z0-9]*|[
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}
-
-FUNCTION_WORDS = frozenset(
-    """
-    a about after again all also am an and any are aren as at be because been before being both but by can cannot could
-    couldn d did didn do does doesn doing don during each few for from had hadn has hasn have haven having he her here
-    hers herself him himself his how however i if in into is isn it its itself just ll m may might mine more most must my
-    myself no nor not now o of off on once only onto or other our ours ourselves out over own per re s same shall she
-    should shouldn since so some such t than that the their theirs them themselves then there these they this those
-    through to too under until up upon us ve very was wasn we were weren what when where whether which while who whom
-    whose why will with within without won would wouldn y yet you your yours yourself yourselves ever every
-    """.split()  # noqa: SIM905 - a word list reads better as one text
-)
-FILLERS = frozenset("please tell know remember remind recall say said mention mentioned talk told ask asked".split())  # noqa: SIM905
-"""Words of asking. A query that has other words drops them."""
-
 
 class _Stems(threading.local):
     """Each thread's own stemmer: a Snowball stemmer keeps state while it works."""
@@ -89,7 +76,7 @@ def terms(text: str) -> list[str]:
     found: list[str] = []
     plain = normalize(text)
     for word in _WORD.findall(plain):
-        if word in FUNCTION_WORDS:
+        if word in ENGLISH:
             continue
         if word.isascii() or _IS_UNSEGMENTED.search(word) is None:
             found.append(stem(word))
@@ -100,16 +87,16 @@ def terms(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> list[str]:
-    """The distinct terms of a query. Words of asking are dropped where other words remain."""
+    """The distinct terms of a query, without its function words and words of asking where other words remain."""
     distinct = list(dict.fromkeys(terms(text)))
-    asked = [term for term in distinct if term not in _FILLER_STEMS]
-    return asked or distinct
+    quiet = frozenset(map(stem, of_query(words(text))))
+    return [term for term in distinct if term not in quiet] or distinct
 
 
 def _unsegmented(word: str) -> Iterator[str]:
     for run in _RUN.findall(word):
         if _IS_UNSEGMENTED.match(run) is None:
-            if run not in FUNCTION_WORDS:
+            if run not in ENGLISH:
                 yield stem(run)
             continue
         if len(run) == 1:
@@ -151,16 +138,8 @@ def _joined(piece: str) -> Iterator[str]:
     for part in parts:
         humps = _HUMP.findall(part) if part.isascii() else []
         if len(humps) > 1 and not part.isupper() and any(map(str.isupper, part[1:])):
-            yield from (stem(hump.lower()) for hump in humps if hump.lower() not in FUNCTION_WORDS)
+            yield from (stem(hump.lower()) for hump in humps if hump.lower() not in ENGLISH)
 
 
 def _whole(token: str) -> str:
     return "_".join(_WORD.findall(normalize(token)))[:MAX_TERM]
-
-
-def distinct(values: Iterable[str]) -> tuple[str, ...]:
-    """The values without repeats, in order."""
-    return tuple(dict.fromkeys(values))
-
-
-_FILLER_STEMS = frozenset(map(stem, FILLERS))

@@ -1,0 +1,68 @@
+"""Words that carry grammar rather than meaning, by language.
+
+English ones are never indexed. Those of other languages are indexed (many are words of meaning elsewhere: German "die",
+Spanish "sin"), but a query in that language is searched without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ENGLISH = frozenset(
+    """
+    a about after again all also am an and any are aren as at be because been before being both but by can cannot could
+    couldn d did didn do does doesn doing don during each few for from had hadn has hasn have haven having he her here
+    hers herself him himself his how however i if in into is isn it its itself just ll m may might mine more most must my
+    myself no nor not now o of off on once only onto or other our ours ourselves out over own per re s same shall she
+    should shouldn since so some such t than that the their theirs them themselves then there these they this those
+    through to too under until up upon us ve very was wasn we were weren what when where whether which while who whom
+    whose why will with within without won would wouldn y yet you your yours yourself yourselves ever every
+    """.split()  # noqa: SIM905 - a word list reads better as one text
+)
+
+OTHERS: dict[str, frozenset[str]] = {
+    "de": frozenset(
+        """
+        aber als am an auch auf aus bei bin bis bist da damit dann das dass dein deine dem den der des dich die dir du durch
+        ein eine einem einen einer eines er es euch fur gab habe haben hast hat hatte ich ihm ihn ihr im in ist ja kann
+        mein meine meinem meinen meiner mich mir mit nach nicht noch nur ob oder sein seine sich sie sind so uber um und
+        uns unser vom von vor wann war waren warum was welche welchem welchen welcher welches wem wen wenn wer werden wie
+        wieder wir wird wo wohin woher wurde zu zum zur
+        """.split()  # noqa: SIM905
+    ),
+    "es": frozenset(
+        """
+        a al algo aqui como con cual cuales cuando cuanto de del desde donde el ella ellos en era eres es esa ese eso esta
+        este esto fue ha hace han hasta hay la las le les lo los mas me mi mis muy no nos o para pero por porque que quien
+        quienes se ser si sin sobre son su sus te tengo tiene tu tus un una unos y ya yo
+        """.split()  # noqa: SIM905
+    ),
+    "fr": frozenset(
+        """
+        a ai as au aux avec avez avons c ce cela ces cet cette combien comment d dans de des du elle elles en es est et eu
+        il ils j je l la le les leur leurs lui m ma mais me mes moi mon n ne nos notre nous on ont ou par pas pour pourquoi
+        qu quand que quel quelle quelles quels qui s sa sans se ses si son sont sur t ta te tes toi ton tu un une vos votre
+        vous y
+        """.split()  # noqa: SIM905
+    ),
+}
+
+JAPANESE = frozenset(
+    """
+    です ます まし した して した たの のは のが のを のか すか ます から まで ので には では とは ての にし をし でし こと もの
+    それ これ どれ どこ いつ なに ない なの って たち たい いる いた ある あり った てい しま せん だっ との よう
+    """.split()  # noqa: SIM905
+)
+"""Pairs of characters that Japanese grammar is made of."""
+
+FILLERS = frozenset("please tell know remember remind recall say said mention mentioned talk told ask asked".split())  # noqa: SIM905
+"""English words of asking."""
+
+
+def of_query(words: Sequence[str]) -> frozenset[str]:
+    """The words that a query of these words is searched without: those of asking, of Japanese grammar, and the function
+    words of the language that most of its function words belong to, if that is not English."""
+    counts = {language: sum(word in known for word in words) for language, known in OTHERS.items()}
+    best = max(counts, key=lambda language: counts[language])
+    foreign = OTHERS[best] if counts[best] > sum(word in ENGLISH for word in words) else frozenset[str]()
+    return FILLERS | JAPANESE | foreign

@@ -1,0 +1,5 @@
+"""`python -m lorebank.cli`."""
+
+from lorebank.cli import main
+
+main()

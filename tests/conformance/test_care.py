@@ -1,0 +1,79 @@
+"""`stats`, `health`, `check`, `purge`, `flush`: how a bank is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from lorebank import Bank, UsageError
+
+Caller = Callable[..., Any]
+
+
+def test_stats_count_this_bank_alone(bank: Bank, call: Caller) -> None:
+    """Counts by state, type, source and session, and the span of time; other banks don't weigh in."""
+    old, new = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+    call(bank, "retain", [{"content": "one", "timestamp": new, "session": "s"}, {"content": "two", "timestamp": old, "type": "experience"}])
+    call(bank, "invalidate", call(bank, "list")[0].id)
+    call(bank.named("bob"), "retain", ["three", "four"])
+    call(bank.mental_models, "create", "music", name="Music", source_query="one?")
+    stats = call(bank, "stats")
+    assert (stats.bank, stats.memories, stats.invalidated, stats.sessions, stats.mental_models) == ("alice", 2, 1, 1, 1)
+    assert (stats.by_type, stats.by_source) == ({"experience": 1, "world": 1}, {"app": 2})
+    assert (stats.oldest, stats.newest) == (old, new)
+
+
+def test_stats_of_an_unknown_bank_are_zero(bank: Bank, call: Caller) -> None:
+    """A bank that was never written to holds nothing."""
+    stats = call(bank, "stats")
+    assert (stats.memories, stats.invalidated, stats.sessions, stats.by_type, stats.oldest) == (0, 0, 0, {}, None)
+
+
+def test_a_working_bank_is_healthy_sound_and_has_nothing_left_to_do(bank: Bank, call: Caller) -> None:
+    """Health, check, purge and flush of a bank in order."""
+    call(bank, "retain", "Ana plays the cello.")
+    health = call(bank, "health")
+    assert (health.ok, health.backend, health.latency is not None) == (True, bank.backend, True)
+    assert (call(bank, "check").ok, call(bank, "check").problems) == (True, ())
+    assert call(bank, "purge") is None
+    report = call(bank, "flush", timeout=5, until="completed")
+    assert (report.done, report.left, report.reason) == (True, 0, None)
+
+
+@pytest.mark.parametrize("options", [{"timeout": -1}, {"timeout": "5"}, {"timeout": float("inf")}, {"until": "tomorrow"}], ids=repr)
+def test_a_bad_bound_of_flush_is_refused(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
+    """Waiting has an end, and a known one."""
+    with pytest.raises(UsageError):
+        call(bank, "flush", **options)
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("retain", ["x y"]), ("recall", ["x"]), ("reflect", ["x"]), ("explain", ["x"]), ("get", ["x"]), ("list", []), ("update", ["x"]),
+        ("invalidate", ["x"]), ("forget", ["x"]), ("clear", []), ("purge", []), ("stats", []), ("health", []), ("check", []), ("flush", []),
+    ],
+)  # fmt: skip
+def test_every_verb_after_close_is_refused(bank: Bank, call: Caller, verb: str, arguments: list[str]) -> None:
+    """A closed bank says that it is closed, in each verb, and of its `named` banks too."""
+    other = bank.named("bob")
+    options = {"update": {"content": "x y"}, "clear": {"confirm": "alice"}}.get(verb, {})
+    call(bank, "close")
+    with pytest.raises(UsageError, match="closed"):
+        call(bank, verb, *arguments, **options)
+    with pytest.raises(UsageError, match="closed"):
+        call(other, verb, *arguments, **({"confirm": "bob"} if verb == "clear" else options))
+    with pytest.raises(UsageError, match="closed"):
+        bank.mental_models.list()
+    call(bank, "close")
+
+
+def test_closing_a_named_bank_leaves_the_connections_open(bank: Bank, call: Caller) -> None:
+    """Only the bank that was opened closes the connections."""
+    other = bank.named("bob")
+    call(other, "close")
+    with pytest.raises(UsageError, match="closed"):
+        call(other, "list")
+    assert len(call(bank, "retain", "Ana plays the cello.").stored) == 1

@@ -1,0 +1,202 @@
+"""`recall`, `explain` and `reflect`: what is found, within which bounds, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from lorebank import Bank, UsageError
+
+Caller = Callable[..., Any]
+Opener = Callable[..., Bank]
+
+
+def texts(result: Any) -> list[str]:
+    return [memory.text for memory in result]
+
+
+def test_the_best_answer_comes_first(bank: Bank, call: Caller) -> None:
+    """Scores fall from the first to the last memory of a result."""
+    call(bank, "retain", ["Ana prefers aisle seats on long flights.", "Ana plays the cello.", "Long flights tire Ben."])
+    result = call(bank, "recall", "Which seats does Ana prefer on long flights?")
+    assert (result.state, result[0].text) == ("found", "Ana prefers aisle seats on long flights.")
+    scores = [memory.score for memory in result]
+    assert len(scores) > 1
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_an_irrelevant_query_finds_nothing(bank: Bank, call: Caller) -> None:
+    """Memory that knows nothing of it says `nothing`, and is falsy."""
+    call(bank, "retain", "Ana prefers aisle seats.")
+    result = call(bank, "recall", "quantum chromodynamics lattice")
+    assert (result.state, result.memories, bool(result), len(result)) == ("nothing", (), False, 0)
+
+
+def test_an_empty_bank_finds_nothing(bank: Bank, call: Caller) -> None:
+    """Reading a bank that was never written to is no error."""
+    assert call(bank, "recall", "anything at all").state == "nothing"
+    assert call(bank, "list") == ()
+
+
+def test_limit_bounds_the_number_of_memories(bank: Bank, call: Caller) -> None:
+    """At most `limit` memories come back; the setting counts where the call says nothing."""
+    call(bank, "retain", [f"Ana owns cello number {n}." for n in range(12)])
+    assert len(call(bank, "recall", "Ana's cello", limit=3)) == 3
+    assert len(call(bank, "recall", "Ana's cello", limit=1)) == 1
+    assert len(call(bank, "recall", "Ana's cello")) == 8
+
+
+def test_max_tokens_bounds_the_text(bank: Bank, call: Caller) -> None:
+    """Memories come whole as long as they fit together: here two of 8 tokens each in 17."""
+    call(bank, "retain", [f"Ana owns the red cello number {n}0." for n in range(5)])
+    result = call(bank, "recall", "Ana's red cello", max_tokens=17)
+    assert [(len(memory.text), memory.truncated) for memory in result] == [(32, False), (32, False)]
+
+
+def test_where_not_even_the_best_fits_its_beginning_does(bank: Bank, call: Caller) -> None:
+    """An excerpt is marked as such, ends in an ellipsis and keeps to the bound; `get` has the whole text."""
+    text = "The cello of Ana " + "is made of old spruce and maple wood " * 20
+    call(bank, "retain", text)
+    (memory,) = call(bank, "recall", "Ana's cello", max_tokens=10)
+    assert (memory.truncated, memory.text) == (True, "The cello of Ana is made of old spruce…")
+    assert call(bank, "get", memory.id).text == text
+
+
+def test_a_token_counter_of_the_users_own_is_used(opened: Opener, call: Caller) -> None:
+    """`count_tokens` decides what a token is."""
+    bank = opened(bank="alice", recall={"count_tokens": lambda text: len(text.split())})
+    call(bank, "retain", ["Ana owns one cello.", "Ana sold one cello.", "Ana lost one cello."])
+    assert len(call(bank, "recall", "Ana's cello", max_tokens=8)) == 2
+
+
+def test_types_narrow_the_result(bank: Bank, call: Caller) -> None:
+    """Only the named types are read; observations only when they are named."""
+    kinds = ["world", "experience", "observation"]
+    call(bank, "retain", [{"content": f"The cello {kind}.", "type": kind} for kind in kinds])
+    assert {m.type for m in call(bank, "recall", "cello", types=["experience"])} == {"experience"}
+    assert {m.type for m in call(bank, "recall", "cello")} == {"world", "experience"}
+    assert {m.type for m in call(bank, "recall", "cello", types=("observation",))} == {"observation"}
+    assert {m.type for m in call(bank, "list", types=["fact"])} == {"world"}
+
+
+@pytest.mark.parametrize(
+    ("match", "expected"),
+    [
+        ("any_strict", ["a", "ab", "b"]), ("any", ["a", "ab", "b", "none"]), ("all_strict", ["ab"]), ("all", ["ab", "none"]),
+        ("exact", ["ab"]),
+    ],
+)  # fmt: skip
+def test_tags_match_as_asked(bank: Bank, call: Caller, match: str, expected: list[str]) -> None:
+    """The five ways to match tags, in recall and in list."""
+    tagged = {"a": ["a"], "b": ["b"], "ab": ["a", "b"], "c": ["c"], "none": []}
+    call(bank, "retain", [{"content": f"cello {name}case", "tags": tags} for name, tags in tagged.items()])
+    wanted = sorted(f"cello {name}case" for name in expected)
+    assert sorted(texts(call(bank, "recall", "cello", tags=["a", "b"], tags_match=match))) == wanted
+    assert sorted(texts(call(bank, "list", tags=["a", "b"], tags_match=match))) == wanted
+
+
+def test_tag_groups_combine_and_or_not(bank: Bank, call: Caller) -> None:
+    """Groups are AND-ed with each other and with `tags`."""
+    tagged = {"a": ["a"], "ab": ["a", "b"], "ac": ["a", "c"], "b": ["b"]}
+    call(bank, "retain", [{"content": f"cello {name}case", "tags": tags} for name, tags in tagged.items()])
+    groups = [{"or": [{"tags": ["b"]}, {"tags": ["c"]}]}, {"not": {"tags": ["c"]}}]
+    assert texts(call(bank, "recall", "cello", tags=["a"], tag_groups=groups)) == ["cello abcase"]
+    nested = [{"and": [{"tags": ["a"]}, {"tags": ["a"], "match": "exact"}]}]
+    assert texts(call(bank, "recall", "cello", tag_groups=nested)) == ["cello acase"]
+
+
+def test_a_time_phrase_is_read_from_the_querys_moment(bank: Bank, call: Caller) -> None:
+    """`query_timestamp` is the now of "yesterday"."""
+    days = {"violin": datetime(2026, 3, 3, 12, tzinfo=UTC), "trumpet": datetime(2026, 3, 9, 12, tzinfo=UTC)}
+    call(bank, "retain", [{"content": f"Ana practised the {what}.", "timestamp": when} for what, when in days.items()])
+    asked = "What did Ana practise yesterday?"
+    assert call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 4, 12, tzinfo=UTC))[0].text == "Ana practised the violin."
+    assert call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 10, 12, tzinfo=UTC))[0].text == "Ana practised the trumpet."
+
+
+def test_invalidated_memories_are_not_recalled(bank: Bank, call: Caller) -> None:
+    """What is no longer true is kept, but never recalled."""
+    old = call(bank, "retain", "Ana lives in Oslo.").stored[0].id
+    call(bank, "invalidate", old)
+    assert call(bank, "recall", "Where does Ana live?").state == "nothing"
+
+
+def test_the_same_text_is_shown_once(bank: Bank, call: Caller) -> None:
+    """Two memories with one text (here of two sessions) give one line."""
+    call(bank, "retain", [{"content": "Ana plays the cello.", "session": session} for session in ("s1", "s2")])
+    assert texts(call(bank, "recall", "Ana's cello")) == ["Ana plays the cello."]
+
+
+def test_explain_tells_how_the_result_came_about(bank: Bank, call: Caller) -> None:
+    """`explain` is a recall with a trace and each memory's signals; a plain recall has neither."""
+    call(bank, "retain", "Ana plays the cello.")
+    plain, explained = call(bank, "recall", "Ana's cello"), call(bank, "explain", "Ana's cello")
+    assert (plain.trace, plain[0].signals) == (None, None)
+    assert set(explained.trace.terms) == {"ana", "cello"}
+    assert (explained.trace.pool, explained.trace.dropped, bool(explained[0].signals)) == (1, (), True)
+    assert texts(plain) == texts(explained)
+
+
+def test_explain_names_what_the_token_bound_left_out(bank: Bank, call: Caller) -> None:
+    """The trace lists the ids that did not fit."""
+    stored = call(bank, "retain", ["Ana plays the cello well.", "Ana plays the cello daily."]).stored
+    result = call(bank, "recall", "Ana's cello", max_tokens=7, explain=True)
+    assert {result[0].id, *result.trace.dropped} == {outcome.id for outcome in stored}
+    assert len(result.trace.dropped) == 1
+
+
+def test_min_score_keeps_only_what_reaches_it(bank: Bank, call: Caller) -> None:
+    """A bound at the best score keeps the best alone; above it, nothing."""
+    call(bank, "retain", ["Ana plays the cello in Oslo.", "Ana sleeps."])
+    best = call(bank, "recall", "Who plays the cello in Oslo?")[0]
+    assert texts(call(bank, "recall", "Who plays the cello in Oslo?", min_score=best.score)) == [best.text]
+    assert call(bank, "recall", "Who plays the cello in Oslo?", min_score=best.score + 1).state == "nothing"
+
+
+def test_reflect_answers_from_memories(bank: Bank, call: Caller) -> None:
+    """An answer names what it is based on."""
+    call(bank, "retain", "Ana prefers aisle seats.")
+    answer = call(bank, "reflect", "Which seat for Ana?", context="window or aisle")
+    assert [memory.text for memory in answer.based_on] == ["Ana prefers aisle seats."]
+    assert "Ana prefers aisle seats." in answer.text
+
+
+def test_reflect_on_nothing_says_so(bank: Bank, call: Caller) -> None:
+    """No memory gives the sentence that says it, based on nothing."""
+    answer = call(bank, "reflect", "Which seat for Ana?")
+    assert (answer.text, answer.based_on) == ("No relevant information found to reflect on.", ())
+
+
+BAD_FILTERS: list[dict[str, Any]] = [
+    {"tags": []}, {"tags": "abc"}, {"tags": ["a"], "tags_match": "some"}, {"tag_groups": {"tags": ["a"]}}, {"tag_groups": [{"xor": []}]},
+    {"tag_groups": [{"tags": ["a"], "resolve": "prefix"}]}, {"budget": "huge"},
+]  # fmt: skip
+BAD_BOUNDS: list[dict[str, Any]] = [
+    {"limit": 0}, {"limit": -1}, {"limit": True}, {"limit": 1.5}, {"limit": "8"}, {"max_tokens": 0}, {"max_tokens": "many"}, {"types": ()},
+    {"types": "world"}, {"types": ["dream"]}, {"query_timestamp": "now"}, {"min_score": float("nan")}, {"min_score": "best"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [*BAD_FILTERS, *BAD_BOUNDS], ids=lambda options: repr(options)[:40])
+def test_a_bad_option_of_recall_is_refused(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
+    """A wrong option is a `UsageError`, never a wrong answer."""
+    call(bank, "retain", "Ana plays the cello.")
+    with pytest.raises(UsageError):
+        call(bank, "recall", "cello", **options)
+
+
+@pytest.mark.parametrize("options", BAD_FILTERS, ids=lambda options: repr(options)[:40])
+def test_a_bad_option_of_reflect_is_refused(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
+    """`reflect` checks its filters as `recall` does."""
+    with pytest.raises(UsageError):
+        call(bank, "reflect", "cello", **options)
+
+
+@pytest.mark.parametrize("query", ["", "  ", None, 5, "\ud800", "a" * 65_537], ids=lambda query: repr(query)[:20])
+@pytest.mark.parametrize("verb", ["recall", "explain", "reflect"])
+def test_a_bad_query_is_refused(bank: Bank, call: Caller, verb: str, query: object) -> None:
+    """A query must be text that says something."""
+    with pytest.raises(UsageError, match="query"):
+        call(bank, verb, query)

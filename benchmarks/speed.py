@@ -255,6 +255,8 @@ def measured(size: int, words: Words, seed: int, folder: Path) -> Result:
     while sides.count < size:
         sides.write(result, "fill", min(BATCH, size - sides.count), plain=True)
         progress(f"{size:,}: {sides.count:,} kept")
+    if (kept := sides.bank.stats().memories) != size:
+        raise SystemExit(f"the bank holds {kept:,} memories instead of {size:,}: the sides would not compare")
     asked = questions(words, seed)
     sides.ask(Result(size), asked[0])
     for number, question in enumerate(asked, 1):

@@ -54,11 +54,19 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     """
 
     def __init__(
-        self, connections: Connections, base: str, *, scoping: Scoping, label: str | None, shared: str | None = None, owner: bool = True
+        self,
+        connections: Connections,
+        base: str,
+        *,
+        scoping: Scoping,
+        label: str | None,
+        shared: str | None = None,
+        owner: bool = True,
     ) -> None:
         self.name = base
         self._connections, self._owner, self._closed = connections, owner, False
-        self._scoping, self._label, self._shared = scoping, label, shared
+        self._scoping: Scoping = scoping
+        self._label, self._shared = label, shared
         self._scope = replace(connections.backend.scope(base, scoping, label), shared=shared)
 
     @property
@@ -209,8 +217,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         """One page of the memories, newest first."""
         if state not in ("valid", "invalidated", "all"):
             raise UsageError(f"`state` must be valid, invalidated or all; found {state!r}")
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"`offset` must be a whole number of at least 0; found {offset!r}")
+        if parse.parse_number(offset, "offset", 0, 2**62) != int(offset):
+            raise UsageError(f"`offset` must be a whole number; found {offset!r}")
         kinds = None if types is None else parse.parse_types(types)
         selection = Selection(session=session, document=document, rule=parse_filter(tags, tags_match))
         request = ListRequest(parse.parse_count(limit, "limit"), offset, kinds, state, selection)
@@ -275,7 +283,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if what != "bank":
             raise UsageError(f"`what` must be bank or local; found {what!r}")
         if confirm != self._scope.bank:
-            raise UsageError(f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant")
+            raise UsageError(
+                f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant"
+            )
         return self.connections.backend.clear(self._scope)
 
     def purge(self) -> str | None:
@@ -362,7 +372,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             limit=settings.limit if limit is None else parse.parse_count(limit, "limit"),
             max_tokens=settings.max_tokens if max_tokens is None else parse.parse_count(max_tokens, "max_tokens"),
             types=settings.types,
-            moment=(datetime.now(UTC) if moment is None else parse.parse_moment(moment, "query_timestamp", zone)).astimezone(zone),
+            moment=(datetime.now(UTC) if moment is None else parse.parse_moment(moment, "query_timestamp", zone)).astimezone(
+                zone
+            ),
             count_tokens=settings.count_tokens,
             rule=rule,
             budget=budget or settings.budget,

@@ -90,9 +90,13 @@ def find_backend(url: str | None, settings: AllSettings) -> Backend:
     found = url or os.environ.get("LOREBANK_URL") or os.environ.get("HINDSIGHT_API_URL") or default_url()
     scheme = urlsplit(found).scheme.lower()
     if scheme in ("http", "https"):
-        raise UnsupportedError("this release of lorebank has no Hindsight backend yet: use a sqlite:/// URL, or none for the default file")
+        raise UnsupportedError(
+            "this release of lorebank has no Hindsight backend yet: use a sqlite:/// URL, or none for the default file"
+        )
     if scheme.startswith("postgresql"):
-        raise UnsupportedError("this release of lorebank keeps memories in SQLite only: use a sqlite:/// URL, or none for the default file")
+        raise UnsupportedError(
+            "this release of lorebank keeps memories in SQLite only: use a sqlite:/// URL, or none for the default file"
+        )
     if scheme != "sqlite":
         raise UsageError(f"`url` must begin with sqlite:///; found {_without_secrets(found)!r}")
     return MnemopiBackend(found, settings.mnemopi)
@@ -123,4 +127,4 @@ def data_folder() -> Path:
 
 
 def _without_secrets(url: str) -> str:
-    return url.split("@")[-1] if "@" in url else url
+    return url.rsplit("@", maxsplit=1)[-1] if "@" in url else url

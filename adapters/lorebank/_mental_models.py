@@ -19,7 +19,8 @@ class MentalModelHandle:
 
     def __init__(self, connections: Connections, scope: Scope, scoping: Scoping, label: str | None) -> None:
         self._connections, self._scope = connections, scope
-        self._scoping, self._label = scoping, label
+        self._scoping: Scoping = scoping
+        self._label = label
 
     @property
     def threads(self) -> Threads:

@@ -1,4 +1,7 @@
-"""The memory tools at work: one body for both frameworks. A reply is the text for the model and an artifact for the application."""
+"""The memory tools at work: one body for both frameworks.
+
+A reply is the text for the model and an artifact for the application.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from lorebank._bank import Bank
 from lorebank._domain.events import Recalled, Retained, Skipped
@@ -47,7 +50,8 @@ class ToolFailure(Exception):  # noqa: N818 - it is what the model reads, not wh
 
 def offered(include: Sequence[str] | None, bank: Bank | BankResolver) -> tuple[ToolName, ...]:
     """The names of the tools to offer: by default retain, recall and reflect, and `retain_global` where a bank with a
-    shared one is given. `memory_edit` must be asked for."""
+    shared one is given. `memory_edit` must be asked for.
+    """
     shared = not isinstance(bank, Bank) or bank.shared is not None
     if include is None:
         return (*DEFAULT_TOOLS, "retain_global") if shared and isinstance(bank, Bank) else DEFAULT_TOOLS
@@ -117,7 +121,9 @@ class MemoryTools:
     def _retained(self, bank: Bank, items: Sequence[Mapping[str, Any]]) -> ToolReply:
         receipt = bank.write(list(items), {}, TOOL)
         bank.connections.tell(Retained(bank.name, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
-        return ToolReply(retain_text(receipt), {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)})
+        return ToolReply(
+            retain_text(receipt), {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)}
+        )
 
     def _recalled(self, query: str) -> ToolReply:
         started = time.perf_counter()
@@ -166,13 +172,14 @@ def sentence(verb: str, error: LorebankError) -> str:
 
 def plain(memory: Memory) -> dict[str, Any]:
     """A memory as plain data, times as ISO text, empty fields left out."""
-    values = {name: value for name, value in asdict(memory).items() if value not in (None, (), {}, False)}
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-    }
+    return {name: _plain(value) for name, value in asdict(memory).items() if value not in (None, (), {}, False)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return [_plain(each) for each in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
 def _plain_receipt(receipt: Receipt) -> dict[str, Any]:
-    values = asdict(receipt)
-    return {name: [dict(each) for each in value] if isinstance(value, tuple) else value for name, value in values.items()}
+    return {name: _plain(value) for name, value in asdict(receipt).items()}

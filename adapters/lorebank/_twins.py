@@ -61,10 +61,10 @@ class HasThreads(Protocol):
 def twin(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
     """The awaitable form of a blocking verb."""
 
-    @functools.wraps(verb)
-    async def awaited(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.threads.run(functools.partial(verb, self, *args, **kwargs))
 
+    functools.update_wrapper(awaited, verb)
     awaited.__name__ = f"a{verb.__name__}"
     awaited.__doc__ = f"Awaitable form of `{verb.__name__}`; the same arguments, result and errors."
     return awaited

@@ -1,16 +1,16 @@
 """Everything lorebank raises, sorted by what the caller can do about it.
 
-    LorebankError
-    ├─ UsageError              the caller's mistake; raised at construction where possible
-    │  └─ UnsupportedError     this backend can't do that
-    ├─ UnavailableError        not now: refused connections, a busy database; safe to retry
-    │  ├─ DeadlineError        the bound was over first
-    │  ├─ RateLimitedError     carries how long to wait
-    │  └─ OutboxFullError      nothing was half-written
-    ├─ RefusedError            understood, and the answer is no
-    │  ├─ MissingError         no such bank, memory, mental model
-    │  └─ ForbiddenError       credentials or scope
-    └─ GarbledError            the reply could not be understood (wire, database, model output)
+LorebankError
+├─ UsageError              the caller's mistake; raised at construction where possible
+│  └─ UnsupportedError     this backend can't do that
+├─ UnavailableError        not now: refused connections, a busy database; safe to retry
+│  ├─ DeadlineError        the bound was over first
+│  ├─ RateLimitedError     carries how long to wait
+│  └─ OutboxFullError      nothing was half-written
+├─ RefusedError            understood, and the answer is no
+│  ├─ MissingError         no such bank, memory, mental model
+│  └─ ForbiddenError       credentials or scope
+└─ GarbledError            the reply could not be understood (wire, database, model output)
 """
 
 from __future__ import annotations

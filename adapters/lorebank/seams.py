@@ -21,7 +21,15 @@ from lorebank._domain.requests import (
     Stats,
 )
 from lorebank._domain.scope import Scope, scope_by_bank, scope_by_tag
-from lorebank._domain.toolbook import DEFAULT_TOOLS, TOOLBOOK, EditArguments, RecallArguments, ReflectArguments, RetainArguments, ToolName
+from lorebank._domain.toolbook import (
+    DEFAULT_TOOLS,
+    TOOLBOOK,
+    EditArguments,
+    RecallArguments,
+    ReflectArguments,
+    RetainArguments,
+    ToolName,
+)
 from lorebank._resolve import Run, checked, resolve
 from lorebank._retrieval import Retrieval, described
 from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered

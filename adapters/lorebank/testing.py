@@ -6,7 +6,7 @@ Scripted chat models live in `langchain_lorebank.testing` and `llamaindex_loreba
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["temporary_bank"]
 
 
 @contextmanager
-def temporary_bank(bank: str = "test", **options: Any) -> Iterator[Bank]:
+def temporary_bank(bank: str = "test", **options: Any) -> Generator[Bank]:
     """A bank in a file of its own, which is gone afterwards. Options are those of `open_bank`.
 
     >>> with temporary_bank() as bank:

@@ -55,7 +55,7 @@ class BankRetriever(BaseRetriever):
     on_failure: Literal["raise", "skip"] = "raise"
 
     def __init__(self, bank: Bank | BankResolver, **fields: Any) -> None:
-        super().__init__(bank=checked(bank), **fields)
+        super().__init__(**{"bank": checked(bank), **fields})
         self._retrieval(self.k)  # bad values are errors here, not at the first question
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -98,5 +98,3 @@ def _for_run(bank: Bank | BankResolver, config: RunnableConfig) -> Iterator[None
 
 def _documents(result: RecallResult) -> list[Document]:
     return [Document(id=memory.id, page_content=memory.text, metadata=described(memory)) for memory in result]
-
-

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+
 from lorebank import Bank
 from lorebank.seams import BankResolver, resolve
 

@@ -17,7 +17,8 @@ Step = str | AIMessage | Callable[[list[BaseMessage]], str | AIMessage]
 
 class ScriptedChatModel(BaseChatModel):
     """Answers with its steps, one a call. A step is a text, a message, or a function of the messages; a model whose
-    steps are used up raises, and one function alone (`script=[f]`, `repeat=True`) answers for ever."""
+    steps are used up raises, and one function alone (`script=[f]`, `repeat=True`) answers for ever.
+    """
 
     script: list[Any]
     repeat: bool = False

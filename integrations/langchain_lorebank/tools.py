@@ -215,7 +215,8 @@ class MemoryToolkit(BaseToolkit):
     prefix: str = ""
 
     def __init__(self, bank: Bank | BankResolver, *, include: Sequence[str] | None = None, prefix: str = "") -> None:
-        super().__init__(bank=checked(bank), include=None if include is None else tuple(include), prefix=prefix)
+        fields: dict[str, Any] = {"bank": checked(bank), "include": None if include is None else tuple(include), "prefix": prefix}
+        super().__init__(**fields)
 
     def get_tools(self) -> list[BaseTool]:
         return memory_tools(self.bank, include=self.include, prefix=self.prefix)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from lorebank import Bank
 from lorebank.seams import BankResolver, resolve

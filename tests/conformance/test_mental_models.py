@@ -10,14 +10,14 @@ from lorebank import Bank, MissingError, RefusedError, Seed, UsageError
 
 Caller = Callable[..., Any]
 Opener = Callable[..., Bank]
-MUSIC = {"name": "Music", "source_query": "Which instrument does Ana play?"}
+MUSIC = {"name": "Music", "source_query": "What does Ana play?"}
 
 
 def test_a_new_model_is_answered_at_once(bank: Bank, call: Caller) -> None:
     """Its content comes from what the bank knows, and it says from which memories."""
     known = call(bank, "retain", "Ana plays the cello.").stored[0].id
     made = call(bank.mental_models, "create", "music", **MUSIC, tags=(), max_tokens=600)
-    assert (made.id, made.name, made.source_query, made.max_tokens) == ("music", "Music", "Which instrument does Ana play?", 600)
+    assert (made.id, made.name, made.source_query, made.max_tokens) == ("music", "Music", "What does Ana play?", 600)
     assert "Ana plays the cello." in made.content
     assert made.based_on == (known,)
     assert call(bank.mental_models, "get", "music") == made

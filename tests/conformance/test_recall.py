@@ -49,10 +49,10 @@ def test_limit_bounds_the_number_of_memories(bank: Bank, call: Caller) -> None:
 
 
 def test_max_tokens_bounds_the_text(bank: Bank, call: Caller) -> None:
-    """Memories come whole as long as they fit together: here two of 8 tokens each in 17."""
+    """Memories come whole as long as they fit together: here two of 9 tokens each in 18."""
     call(bank, "retain", [f"Ana owns the red cello number {n}0." for n in range(5)])
-    result = call(bank, "recall", "Ana's red cello", max_tokens=17)
-    assert [(len(memory.text), memory.truncated) for memory in result] == [(32, False), (32, False)]
+    result = call(bank, "recall", "Ana's red cello", max_tokens=18)
+    assert [(len(memory.text), memory.truncated) for memory in result] == [(33, False), (33, False)]
 
 
 def test_where_not_even_the_best_fits_its_beginning_does(bank: Bank, call: Caller) -> None:

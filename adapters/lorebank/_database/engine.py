@@ -13,7 +13,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,14 +66,14 @@ class Database:
         self._opening = threading.Lock()
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Generator[Connection]:
         """A connection that sees one snapshot and writes nothing."""
         live = self._opened()
         with self._explained(), live.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Generator[Connection]:
         """A connection that holds the write lock; all of it is committed at the end, or nothing."""
         live = self._opened()
         with self._explained(), self._turn(live), live.engine.connect() as connection:
@@ -82,7 +82,7 @@ class Database:
                 yield connection
 
     @contextmanager
-    def alone(self) -> Iterator[sqlite3.Connection]:
+    def alone(self) -> Generator[sqlite3.Connection]:
         """A raw connection outside any transaction, for what SQLite does not do inside one. Other writers wait."""
         live = self._opened()
         with self._explained(), self._turn(live):
@@ -104,7 +104,7 @@ class Database:
             live.engine.dispose()
 
     @contextmanager
-    def _turn(self, live: _Live) -> Iterator[None]:
+    def _turn(self, live: _Live) -> Generator[None]:
         if not live.writers.acquire(timeout=self.settings.busy_timeout):
             raise UnavailableError(f"`{self.path}` is busy: no turn to write within {self.settings.busy_timeout:g} s")
         try:
@@ -113,7 +113,7 @@ class Database:
             live.writers.release()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self) -> Generator[None]:
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
@@ -191,7 +191,9 @@ def sqlite_path(url: str) -> Path:
     if parsed.get_backend_name() != "sqlite":
         raise UsageError(f"a database URL must begin with sqlite:///; found {parsed.get_backend_name()!r}")
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
-        raise UsageError("memory needs a file to outlive the process: sqlite:///memory.db. Tests: lorebank.testing.temporary_bank()")
+        raise UsageError(
+            "memory needs a file to outlive the process: sqlite:///memory.db. Tests: lorebank.testing.temporary_bank()"
+        )
     return Path(parsed.database).expanduser().absolute()
 
 
@@ -220,11 +222,15 @@ def explain(error: DBAPIError | sqlite3.Error, path: Path) -> LorebankError:
     if is_busy(error):
         return UnavailableError(f"`{path}` is busy: another process holds it. Nothing was written; try again")
     if "disk is full" in words or "disk I/O error" in words:
-        return UnavailableError(f"`{path}` can't be written ({words}). Nothing was written; make room and try again", detail=words)
+        return UnavailableError(
+            f"`{path}` can't be written ({words}). Nothing was written; make room and try again", detail=words
+        )
     if "readonly" in words or "unable to open" in words:
         return UsageError(f"`{path}` can't be written ({words}): check its rights, or choose another place", detail=words)
     if isinstance(error, (DatabaseError, OperationalError, sqlite3.DatabaseError)) and (
         "malformed" in words or "not a database" in words or "corrupt" in words
     ):
-        return GarbledError(f"`{path}` is damaged or no SQLite database ({words}). Restore a backup, or move it aside", detail=words)
+        return GarbledError(
+            f"`{path}` is damaged or no SQLite database ({words}). Restore a backup, or move it aside", detail=words
+        )
     return LorebankError(f"`{path}`: {words}", detail=words)

@@ -13,7 +13,9 @@ from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, ins
 from lorebank._database.engine import Database
 from lorebank.errors import UnsupportedError
 
-_VERSIONS = Table("lorebank_schema", MetaData(), Column("component", String, primary_key=True), Column("version", Integer, nullable=False))
+_VERSIONS = Table(
+    "lorebank_schema", MetaData(), Column("component", String, primary_key=True), Column("version", Integer, nullable=False)
+)
 
 Step = Sequence[str]
 """The statements of one step."""
@@ -29,7 +31,8 @@ def migrate(database: Database, component: str, steps: Sequence[Step]) -> None:
         found = _version(connection, component)
         if found > len(steps):
             raise UnsupportedError(
-                f"`{database.path}` was written by a newer lorebank ({component} schema {found}, known here: {len(steps)}): upgrade lorebank"
+                f"`{database.path}` was written by a newer lorebank "
+                f"({component} schema {found}; known here: {len(steps)}): upgrade lorebank"
             )
         for step in steps[found:]:
             for statement in step:

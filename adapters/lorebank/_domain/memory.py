@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from lorebank._domain.scope import parse_tags
 from lorebank.errors import UsageError
 
+T = TypeVar("T")
 MemoryType = Literal["world", "experience", "observation"]
 Veracity = Literal["stated", "inferred", "tool", "imported", "unknown", "true", "false"]
 Budget = Literal["low", "mid", "high"]
@@ -44,12 +45,17 @@ EXTRACTION = Writer("extraction", 0.6, "inferred", "world")
 TRANSCRIPT = Writer("transcript", 0.5, "unknown", "experience")
 
 
+def unique(values: Iterable[T]) -> tuple[T, ...]:
+    """The values without repeats, in order."""
+    return tuple(dict.fromkeys(values))
+
+
 def parse_type(value: object) -> MemoryType:
     """Accepts `world`, `experience`, `observation` and the older names `fact` and `episode`."""
     if isinstance(value, str):
-        name = ALIASES.get(value, value)
-        if name in TYPES:
-            return name
+        for name in TYPES:
+            if name == ALIASES.get(value, value):
+                return name
     raise UsageError(f"`type` must be one of {', '.join(TYPES)} (or fact, episode); found {value!r}")
 
 
@@ -57,7 +63,7 @@ def parse_types(values: Iterable[object]) -> tuple[MemoryType, ...]:
     """The types to read, without repeats; none at all is a mistake, since it could only find nothing."""
     if isinstance(values, str):
         raise UsageError(f"`types` must be a sequence of types; found the text {values!r}")
-    types = tuple(dict.fromkeys(parse_type(value) for value in values))
+    types = unique([parse_type(value) for value in values])
     if not types:
         raise UsageError("`types` is empty: name at least one type, or leave it out for the default")
     return types
@@ -179,16 +185,17 @@ class Item:
             raise UsageError("`update_mode` needs a `document_id`: it says what happens to that document")
 
     def filled(self, defaults: Mapping[str, Any]) -> Item:
-        """This item with what it leaves out taken from `defaults`."""
+        """The item with what it leaves out taken from `defaults`."""
         missing = {name: value for name, value in defaults.items() if getattr(self, name) in (None, ())}
         return replace(self, **missing) if missing else self
 
     def located(self, zone: tzinfo | None) -> Item:
-        """This item with its times in UTC."""
+        """The item with its times in UTC."""
         if self.timestamp is None and self.valid_until is None:
             return self
-        times = {"timestamp": self.timestamp, "valid_until": self.valid_until}
-        return replace(self, **{k: parse_moment(v, k, zone) for k, v in times.items() if v is not None})
+        said = None if self.timestamp is None else parse_moment(self.timestamp, "timestamp", zone)
+        until = None if self.valid_until is None else parse_moment(self.valid_until, "valid_until", zone)
+        return replace(self, timestamp=said, valid_until=until)
 
 
 ITEM_FIELDS = tuple(f.name for f in fields(Item))

@@ -104,7 +104,7 @@ def parse_model(fields: Mapping[str, object]) -> MentalModel:
     if isinstance(tokens, bool) or not isinstance(tokens, int) or not 64 <= tokens <= 8192:
         raise UsageError(f"a mental model's `max_tokens` must be from 64 to 8192; found {tokens!r}")
     tags = fields.get("tags", ())
-    parsed = parse_tags(tags) if isinstance(tags, (list, tuple)) else parse_tags([tags])
+    parsed = parse_tags(tags)
     return MentalModel(parse_model_id(fields.get("id")), str(name).strip(), str(query).strip(), "", parsed, tokens)
 
 

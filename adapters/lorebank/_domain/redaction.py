@@ -67,7 +67,7 @@ def redact_value(value: Any, redactor: Redactor) -> tuple[Any, int]:
     if isinstance(value, Mapping):
         pairs = {key: _redact_pair(key, each, redactor) for key, each in cast("Mapping[str, Any]", value).items()}
         return {key: each for key, (each, _) in pairs.items()}, sum(count for _, count in pairs.values())
-    if isinstance(value, Sequence):
+    if isinstance(value, (list, tuple)):
         parts = [redact_value(each, redactor) for each in cast("Sequence[Any]", value)]
         return [each for each, _ in parts], sum(count for _, count in parts)
     return value, 0

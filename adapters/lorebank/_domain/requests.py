@@ -16,7 +16,8 @@ Kept = Literal["valid", "invalidated", "all"]
 @dataclass(frozen=True, slots=True)
 class RecallRequest:
     """One search. `moment` is the anchor of phrases such as "yesterday", aware, in the user's zone; `rule` the tag
-    filter of scope and caller together."""
+    filter of scope and caller together.
+    """
 
     query: str
     limit: int

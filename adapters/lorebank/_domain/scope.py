@@ -38,11 +38,11 @@ def parse_bank_id(value: object, name: str = "bank") -> str:
     return text
 
 
-def parse_tags(values: Iterable[object]) -> tuple[str, ...]:
+def parse_tags(values: object) -> tuple[str, ...]:
     """Tags, NFC-normalised, trimmed, without repeats, in the order given."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise UsageError(f"`tags` must be a list of texts; found {values!r}")
-    return tuple(dict.fromkeys(_normal(value, "tags").strip() for value in values))
+    return tuple(dict.fromkeys(_normal(value, "tags").strip() for value in cast("Iterable[object]", values)))
 
 
 def _normal(value: object, name: str) -> str:
@@ -118,7 +118,7 @@ def parse_match(value: object) -> TagsMatch:
     return value
 
 
-def parse_filter(tags: Iterable[object] | None, match: object) -> Leaf | None:
+def parse_filter(tags: object, match: object) -> Leaf | None:
     """The caller's `tags` and `tags_match`; an empty list is a mistake, since some servers read it as "no filter"."""
     mode = parse_match(match)
     if tags is None:
@@ -129,13 +129,13 @@ def parse_filter(tags: Iterable[object] | None, match: object) -> Leaf | None:
     return Leaf(parsed, mode)
 
 
-def parse_tag_groups(groups: Iterable[object] | None) -> tuple[TagRule, ...]:
+def parse_tag_groups(groups: object) -> tuple[TagRule, ...]:
     """Tag groups in Hindsight's grammar: `{"tags": [...], "match": ...}`, `{"and": [...]}`, `{"or": [...]}`, `{"not": ...}`."""
     if groups is None:
         return ()
     if isinstance(groups, (str, Mapping)) or not isinstance(groups, Iterable):
-        raise UsageError(f"`tag_groups` must be a list of groups; found {type(groups).__name__}")
-    return tuple(_parse_group(group, depth=0) for group in groups)
+        raise UsageError(f"`tag_groups` must be a list of groups; found {groups!r}")
+    return tuple(_parse_group(group, depth=0) for group in cast("Iterable[object]", groups))
 
 
 def _parse_group(value: object, *, depth: int) -> TagRule:

@@ -1,10 +1,11 @@
 """Settings: one model for each concern, strict. An unknown key, a number out of range or an unknown choice raises
-`UsageError` at construction, naming the field, the value and what is allowed."""
+`UsageError` at construction, naming the field, the value and what is allowed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
@@ -34,7 +35,7 @@ class Settings(BaseModel):
             return value
         if value is None:
             return cls()
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
             raise UsageError(f"{cls.__name__} must be a {cls.__name__} or a mapping; found {type(value).__name__}")
         return cls(**value)
 
@@ -61,7 +62,7 @@ def _zone(name: str) -> str:
 def _types(value: object) -> object:
     if isinstance(value, (list, tuple)):
         try:
-            return memories.parse_types(value)
+            return memories.parse_types(cast("list[object]", value))
         except LorebankError as error:
             raise ValueError(str(error)) from error
     return value
@@ -72,7 +73,7 @@ def _secret(value: object) -> object:
 
 
 def _listed(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

@@ -75,7 +75,9 @@ class MnemopiBackend:
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         if request.prefer_observations or request.include_source_facts:
-            raise UnsupportedError("Mnemopi has no `prefer_observations` and no `include_source_facts`: name the `types` to read instead")
+            raise UnsupportedError(
+                "Mnemopi has no `prefer_observations` and no `include_source_facts`: name the `types` to read instead"
+            )
         with self.database.read() as connection:
             return self._recall(connection, scope, request)
 
@@ -161,7 +163,9 @@ class MnemopiBackend:
         admitted = replace(request, rule=scope.narrowed(request.rule))
         return recall.recall(connection, recall.Search(admitted, scope.searched, self.settings, self._now()))
 
-    def _recall_model(self, connection: Connection, scope: Scope, question: str, max_tokens: int, rule: TagRule | None) -> RecallResult:
+    def _recall_model(
+        self, connection: Connection, scope: Scope, question: str, max_tokens: int, rule: TagRule | None
+    ) -> RecallResult:
         request = RecallRequest(question, 20, max_tokens, TYPES, self.clock(), count_tokens, rule)
         return self._recall(connection, scope, request)
 

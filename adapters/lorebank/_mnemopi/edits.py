@@ -58,7 +58,7 @@ def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -
         if _admitted(scope, request.selection, tags_of(row["tags"])):
             passed += 1
             if passed > request.offset:
-                found.append(to_memory(row, row["bank_name"]))
+                found.append(to_memory(dict(row), row["bank_name"]))
             if len(found) == request.limit:
                 break
     return tuple(found)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
 from lorebank._database.engine import Database
 from lorebank._domain.blocks import fold
@@ -52,7 +52,9 @@ class ModelStore:
         with self.database.write() as connection:
             number = ensure_bank(connection, scope.bank)
             if connection.execute(select(models.c.id).where(*_at(number, model.id))).first():
-                raise RefusedError(f"the mental model {model.id!r} exists already in {scope.bank!r}; update it, or choose another id")
+                raise RefusedError(
+                    f"the mental model {model.id!r} exists already in {scope.bank!r}; update it, or choose another id"
+                )
             values = {"bank": number, "id": model.id, "content": "", **_columns(model)}
             connection.execute(insert(models).values(values))
             return self._refreshed(connection, scope, number, model)
@@ -78,7 +80,11 @@ class ModelStore:
         """What the model said before, newest first."""
         with self.database.read() as connection:
             number, _ = self._found(connection, scope, model_id)
-            query = select(revisions).where(revisions.c.bank == number, revisions.c.model == model_id).order_by(revisions.c.number.desc())
+            query = (
+                select(revisions)
+                .where(revisions.c.bank == number, revisions.c.model == model_id)
+                .order_by(revisions.c.number.desc())
+            )
             return tuple(Revision(row.content, from_ticks(row.replaced_at)) for row in connection.execute(query))
 
     def delete(self, scope: Scope, model_id: str) -> None:
@@ -89,26 +95,18 @@ class ModelStore:
 
     def touched(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
         """Answers the models anew that were written from these memories, since what they say has changed."""
-        for number, model in self._based_on(connection, scope, ids):
+        for number, model in _models_from(connection, scope, ids):
             self._refreshed(connection, scope, number, model)
 
     def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str], texts: Sequence[str]) -> None:
         """Removes the forgotten memories' texts from the models of the scope's banks and from their history."""
         gone = [fold(text) for text in texts]
-        for number in self._numbers(connection, scope):
+        for number in _numbers(connection, scope):
             for row in connection.execute(select(revisions).where(revisions.c.bank == number)).all():
                 if any(text in row.content for text in gone):
                     connection.execute(delete(revisions).where(revisions.c.number == row.number, revisions.c.bank == number))
-        for number, model in self._based_on(connection, scope, ids):
+        for number, model in _models_from(connection, scope, ids):
             self._refreshed(connection, scope, number, model, archive=False)
-
-    def _based_on(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> list[tuple[int, MentalModel]]:
-        found = connection.execute(select(models).where(models.c.bank.in_(self._numbers(connection, scope)))).mappings().all()
-        return [(row["bank"], _to_model(row)) for row in found if not set(ids).isdisjoint(based_on(row["based_on"]))]
-
-    def _numbers(self, connection: Connection, scope: Scope) -> list[int]:
-        numbers = [bank_number(connection, name) for name in scope.reads]
-        return [number for number in numbers if number is not None]
 
     def _found(self, connection: Connection, scope: Scope, model_id: str) -> tuple[int, MentalModel]:
         number = bank_number(connection, scope.bank)
@@ -117,7 +115,9 @@ class ModelStore:
             raise MissingError(f"no mental model {model_id!r} in {scope.bank!r}")
         return row["bank"], _to_model(row)
 
-    def _refreshed(self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, archive: bool = True) -> MentalModel:
+    def _refreshed(
+        self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, archive: bool = True
+    ) -> MentalModel:
         rule = Leaf(model.tags, "any") if model.tags else None
         result = self.recaller(connection, scope, model.source_query, model.max_tokens, rule)
         content = "\n".join(f"- {fold(memory.text)}" for memory in result)
@@ -133,6 +133,18 @@ class ModelStore:
             connection.execute(insert(revisions).values(values))
 
 
+def _models_from(connection: Connection, scope: Scope, ids: Sequence[str]) -> list[tuple[int, MentalModel]]:
+    """The models of the scope's banks that were written from one of these memories."""
+    query = select(models).where(models.c.bank.in_(_numbers(connection, scope)))
+    found = connection.execute(query).mappings().all()
+    return [(row["bank"], _to_model(row)) for row in found if not set(ids).isdisjoint(based_on(row["based_on"]))]
+
+
+def _numbers(connection: Connection, scope: Scope) -> list[int]:
+    numbers = [bank_number(connection, name) for name in scope.reads]
+    return [number for number in numbers if number is not None]
+
+
 def _at(number: int, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return models.c.bank == number, models.c.id == model_id
 
@@ -146,7 +158,7 @@ def _columns(model: MentalModel) -> dict[str, Any]:
     return {"name": model.name, "source_query": model.source_query, "tags": to_json(model.tags), "max_tokens": model.max_tokens}
 
 
-def _to_model(row: Mapping[str, Any]) -> MentalModel:
+def _to_model(row: RowMapping) -> MentalModel:
     return MentalModel(
         id=row["id"],
         name=row["name"],

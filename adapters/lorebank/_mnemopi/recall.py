@@ -67,7 +67,9 @@ def _relevant(ranking: Ranking, question: Question, search: Search) -> Sequence[
     return ranking.order if least is None else [place for place in ranking.order if ranking.scores[place] >= least]
 
 
-def _read(connection: Connection, places: Sequence[int], ranking: Ranking, names: Mapping[int, str], request: RecallRequest) -> Iterator[Memory]:
+def _read(
+    connection: Connection, places: Sequence[int], ranking: Ranking, names: Mapping[int, str], request: RecallRequest
+) -> Iterator[Memory]:
     """Full memories in the ranking's order, the same text once, as many as the request's limit."""
     seen: set[str] = set()
     for start in range(0, len(places), page := request.limit + 2):
@@ -118,7 +120,9 @@ def _excerpt(memory: Memory, request: RecallRequest) -> Memory | None:
     return replace(memory, text=text.rstrip() + "…", truncated=True) if text.strip() else None
 
 
-def _trace(pool: Pool, ranking: Ranking, question: Question, floor: float, dropped: tuple[str, ...], elapsed: float) -> RecallTrace:
+def _trace(
+    pool: Pool, ranking: Ranking, question: Question, floor: float, dropped: tuple[str, ...], elapsed: float
+) -> RecallTrace:
     return RecallTrace(
         terms={term: round(weight, 3) for term, weight in pool.weights.items()},
         period=question.period.spans if question.period else (),

@@ -106,7 +106,8 @@ def search_terms(item: Item) -> list[str]:
 
 def digest(item: Item, kind: str, salt: str | None) -> bytes:
     """Equal for items that are the same statement: content, type, tags; with a session or a time also those and the
-    speaker. `salt` keeps a row apart from all others."""
+    speaker. `salt` keeps a row apart from all others.
+    """
     parts: list[Any] = [item.content, kind, sorted(item.tags)]
     if item.session is not None or item.timestamp is not None:
         parts += [item.session, item.speaker, maybe_ticks(item.timestamp)]
@@ -124,7 +125,9 @@ def full_rows(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(connection, _FULL, (json.dumps(keys),))]
 
 
-def to_memory(row: Mapping[str, Any], bank: str, *, score: float | None = None, signals: Mapping[str, float] | None = None) -> Memory:
+def to_memory(
+    row: Mapping[str, Any], bank: str, *, score: float | None = None, signals: Mapping[str, float] | None = None
+) -> Memory:
     """The memory of a full row."""
     return Memory(
         id=row["id"],

@@ -110,12 +110,17 @@ def _rows(connection: Connection, number: int, todo: _Sorted) -> Iterator[tuple[
     places: dict[str, int] = {}
     for said, draft in todo.fresh.items():
         key += 1
-        session = draft.values["session"]
+        session: str | None = draft.values["session"]
         if session is not None and session not in places:
             found = rows_of(connection, _LAST_PLACE, (number, session))[0][0]
             places[session] = -1 if found is None else found
         if session is not None:
             places[session] += 1
-        derived = {"key": key, "bank": number, "evidence": todo.said[said], "position": places.get(session)}
+        derived = {
+            "key": key,
+            "bank": number,
+            "evidence": todo.said[said],
+            "position": None if session is None else places[session],
+        }
         row = {**draft.values, **derived}
         yield tuple(row.get(name) for name in _COLUMNS)

@@ -28,19 +28,25 @@ def run_answers(database: Path, questions: Path) -> None:
         agent, engine = _agent(bank), _engine(bank)
         found = [_show(question, bank, agent, engine) for question in asked]
     if judged := [hit for hit in found if hit is not None]:
-        console.print(f"[bold]An evidence message is among the first 8 memories for {sum(judged)} of {len(judged)} questions.[/bold]", highlight=False)
+        console.print(
+            f"[bold]An evidence message is among the first 8 memories for {sum(judged)} of {len(judged)} questions.[/bold]",
+            highlight=False,
+        )
 
 
 def _agent(bank: Bank) -> Answerer:
     from langchain.agents import create_agent
+    from langchain_core.messages import HumanMessage
+
     from langchain_lorebank import memory_tools
 
     agent = create_agent(chat_model(), tools=memory_tools(bank), system_prompt=PROMPT)
-    return lambda question: str(agent.invoke({"messages": [("user", question)]})["messages"][-1].text)
+    return lambda question: str(agent.invoke({"messages": [HumanMessage(question)]})["messages"][-1].text)
 
 
 def _engine(bank: Bank) -> Answerer:
     from llama_index.core.query_engine import RetrieverQueryEngine
+
     from llamaindex_lorebank import BankRetriever
 
     engine = RetrieverQueryEngine.from_args(BankRetriever(bank), llm=engine_model())

@@ -12,11 +12,26 @@ from rich.console import Console
 
 from lorebank import LorebankError, __version__
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False, help="Long-term memory for LangChain and LlamaIndex.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Long-term memory for LangChain and LlamaIndex.",
+)
 errors = Console(stderr=True)
 
-Database = Annotated[Path | None, typer.Option("--database", help="Keep the memories in this file; default: a file that vanishes afterwards.")]
-Conversation = Annotated[Path | None, typer.Option("--conversation", exists=True, dir_okay=False, help="Remember this conversation (JSON or JSON Lines) instead of the built-in facts.")]
+Database = Annotated[
+    Path | None, typer.Option("--database", help="Keep the memories in this file; default: a file that vanishes afterwards.")
+]
+Conversation = Annotated[
+    Path | None,
+    typer.Option(
+        "--conversation",
+        exists=True,
+        dir_okay=False,
+        help="Remember this conversation (JSON or JSON Lines) instead of the built-in facts.",
+    ),
+]
 
 
 def _version(asked: bool) -> None:
@@ -26,7 +41,9 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
     """Long-term memory for LangChain and LlamaIndex."""
     del version
 

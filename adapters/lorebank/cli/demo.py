@@ -74,15 +74,18 @@ def open_demo(file: Path) -> Bank:
 def _tell_agent(file: Path) -> None:
     """A LangChain agent is told the facts and retains them with its tool."""
     from langchain.agents import create_agent
+    from langchain_core.messages import HumanMessage
+
     from langchain_lorebank import memory_tools
 
     console.rule("First process: a LangChain agent is told five things")
     with open_demo(file) as bank:
         agent = create_agent(chat_model(), tools=memory_tools(bank), system_prompt=PROMPT)
         for fact in FACTS:
-            answer = agent.invoke({"messages": [("user", fact)]})["messages"]
+            answer = agent.invoke({"messages": [HumanMessage(fact)]})["messages"]
             receipt = next((str(message.text) for message in answer if message.type == "tool"), "nothing retained")
-            console.print(f"[bold]user[/bold]   {escape(fact)}\n[bold]agent[/bold]  {escape(str(answer[-1].text))} [dim]({escape(receipt)})[/dim]", highlight=False)
+            console.print(f"[bold]user[/bold]   {escape(fact)}", highlight=False)
+            console.print(f"[bold]agent[/bold]  {escape(str(answer[-1].text))} [dim]({escape(receipt)})[/dim]", highlight=False)
         table = Table("id", "retained", "source", title=f"What the bank {BANK!r} holds now")
         for memory in reversed(bank.list()):
             table.add_row(memory.id, escape(memory.text), memory.source)
@@ -97,7 +100,11 @@ def _retain_all(file: Path, conversation: Conversation) -> None:
     with open_demo(file) as bank:
         for start in track(range(0, len(items), BATCH), "retaining", console=console):
             receipt = bank.retain(items[start : start + BATCH])
-            stored, known, rejected = stored + len(receipt.stored), known + len(receipt.duplicates), rejected + len(receipt.rejected)
+            stored, known, rejected = (
+                stored + len(receipt.stored),
+                known + len(receipt.duplicates),
+                rejected + len(receipt.rejected),
+            )
     console.print(f"{len(items)} messages: {stored} stored, {known} already known, {rejected} rejected.", highlight=False)
 
 

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
     from llama_index.core.llms import LLM
 
-PROMPT = "You have long-term memory. Save lasting facts the user tells you with retain. Before you answer a question about the user, use recall."
+PROMPT = (
+    "You have long-term memory. Save lasting facts the user tells you with retain. "
+    "Before you answer a question about the user, use recall."
+)
 _BULLET = re.compile(r"^- (.*?)(?: \(id: [^)]*\))?(?: \[[^\]]*\])?(?: \(\d{4}-\d\d-\d\d\))?(?: c:[-\d.]+)?$", re.MULTILINE)
 
 

@@ -35,7 +35,9 @@ NEIGHBOURED = 50
 
 _POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?
                AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"""
-_IN_PERIOD = "SELECT key FROM memories WHERE bank = ? AND mentioned_at >= ? AND mentioned_at < ? ORDER BY mentioned_at DESC LIMIT ?"
+_IN_PERIOD = (
+    "SELECT key FROM memories WHERE bank = ? AND mentioned_at >= ? AND mentioned_at < ? ORDER BY mentioned_at DESC LIMIT ?"
+)
 _NEWEST = "SELECT key FROM memories WHERE bank = ? ORDER BY mentioned_at DESC LIMIT ?"
 _COLUMNS = "m.key, m.bank, m.session, m.position, m.speaker, m.mentioned_at, m.traits, m.importance, m.veracity, m.terms, m.tags"
 _LIVE = "m.type IN (?, ?, ?) AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)"
@@ -173,7 +175,12 @@ def _neighbours(connection: Connection, matched: Sequence[Row], beside: Sequence
     Most arrived right beside them; where sessions took turns, the rest is read by place.
     """
     known = set(_places(matched))
-    wanted = {(bank, session, place + step) for bank, session, place in _places(matched[:NEIGHBOURED]) for step in (-1, 1) if place + step >= 0} - known
+    wanted = {
+        (bank, session, place + step)
+        for bank, session, place in _places(matched[:NEIGHBOURED])
+        for step in (-1, 1)
+        if place + step >= 0
+    } - known
     found = [row for row, place in zip(beside, _places(beside), strict=True) if place in wanted]
     if missing := wanted.difference(_places(found)):
         found += admit.admitted(connection, _BY_PLACE, sorted(missing))

@@ -61,7 +61,8 @@ FILLERS = frozenset("please tell know remember remind recall say said mention me
 
 def of_query(words: Sequence[str]) -> frozenset[str]:
     """The words that a query of these words is searched without: those of asking, of Japanese grammar, and the function
-    words of the language that most of its function words belong to, if that is not English."""
+    words of the language that most of its function words belong to, if that is not English.
+    """
     counts = {language: sum(word in known for word in words) for language, known in OTHERS.items()}
     best = max(counts, key=lambda language: counts[language])
     foreign = OTHERS[best] if counts[best] > sum(word in ENGLISH for word in words) else frozenset[str]()

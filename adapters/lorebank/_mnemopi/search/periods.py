@@ -32,9 +32,13 @@ _MONTH_NAMES = {
 }
 _MONTHS = {name: number for number, names in _MONTH_NAMES.items() for name in names.split()}
 _SURE = {name for names in _MONTH_NAMES.values() for name in names.split()[:1]} - {"march", "may"}
-_NUMBERS = {w: n for n, w in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())}
-_NUMBERS |= {"a": 1, "an": 1, "couple": 2, "few": 3}
-_DAYS = {name: n for n, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())}
+_NUMBERS = {
+    w: n
+    for n, w in enumerate(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+    )
+}
+_DAYS = {name: n for n, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 
 _MONTH = "|".join(sorted(map(re.escape, _MONTHS), key=len, reverse=True))
@@ -59,7 +63,8 @@ class Period:
 
 
 _ASKS_WHEN = re.compile(
-    r"\bwhen\b|\bhow long\b|\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bwann\b|\bcuándo\b|\bquand\b|いつ|何時|何月|何日|什么时候",
+    r"\bwhen\b|\bhow long\b|\b(?:what|which) (?:date|day|month|year|time|week|season)\b"
+    r"|\bwann\b|\bcuándo\b|\bquand\b|いつ|何時|何月|何日|什么时候",
     re.IGNORECASE,
 )
 
@@ -183,7 +188,7 @@ def _count(match: re.Match[str]) -> int:
 
 
 def _shifted(match: re.Match[str], anchor: datetime) -> Period:
-    """"last week", "this month", "next year": whole calendar units, weeks from Monday."""
+    """Whole calendar units ("last week", "this month", "next year"), weeks from Monday."""
     step = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1}[match["which"]]
     today, unit = anchor.date(), match["unit"]
     if unit in ("week", "weekend"):
@@ -210,7 +215,10 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (rf"(?:{_YEAR}年)?(?P<m>\d{{1,2}})月(?:(?P<d>\d{{1,2}})日)?", _cjk),
         (rf"\b{_DAY}\s*(?:of\s+|de\s+)?(?P<month>{_MONTH})\b\.?(?:,?\s*(?:de\s+)?{_YEAR}\b)?", _named_day),
         (rf"\b(?P<month>{_MONTH})\b\.?\s+{_DAY}(?!\d)(?:\s*,?\s*{_YEAR}\b)?", _named_day),
-        (rf"\b(?P<in>(?:in|during|last|since|of|im|en|seit)\s+)?(?P<month>{_MONTH})\b\.?(?:,?\s*(?:of\s+|de\s+)?{_YEAR}\b)?", _named_month),
+        (
+            rf"\b(?P<in>(?:in|during|last|since|of|im|en|seit)\s+)?(?P<month>{_MONTH})\b\.?(?:,?\s*(?:of\s+|de\s+)?{_YEAR}\b)?",
+            _named_month,
+        ),
         (rf"\b(?P<last>last\s+)?(?P<season>{'|'.join(_SEASONS)})\b(?:\s+(?:of\s+)?{_YEAR}\b)", _season),
         (rf"\b(?P<last>last\s+)(?P<season>{'|'.join(_SEASONS)})\b", _season),
         (rf"\b{_COUNT}\s+(?:of\s+)?{_UNIT}\s+ago\b", _ago),

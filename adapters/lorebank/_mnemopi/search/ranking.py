@@ -96,11 +96,11 @@ def _lexical(pool: Pool, holding: Mapping[str, Places], texts: Sequence[str], co
     lengths = np.array([text.count(" ") + 1 for text in texts], np.float64)
     norms = K1 * (1 - B + B * lengths / mean)
     scores, held = np.zeros(len(texts)), np.zeros(len(texts))
-    padded = [f" {text} " for text in texts[: pool.matched]]
+    padded: list[str] = [f" {text} " for text in texts[: pool.matched]]
     for term, places in holding.items():
         weight = pool.weights[term]
         for place in places.tolist():
-            frequency = padded[place].count(f" {term} ")
+            frequency: int = padded[place].count(f" {term} ")
             if frequency:
                 held[place] += weight
                 scores[place] += weight * frequency * (K1 + 1) / (frequency + norms[place])

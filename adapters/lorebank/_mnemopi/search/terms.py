@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import Stemmer
 
@@ -36,11 +37,12 @@ _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}
 
+
 class _Stems(threading.local):
     """Each thread's own stemmer: a Snowball stemmer keeps state while it works."""
 
     def __init__(self) -> None:
-        self.stem = Stemmer.Stemmer("english").stemWord
+        self.stem = cast("Callable[[str], str]", Stemmer.Stemmer("english").stemWord)  # pyright: ignore[reportUnknownMemberType]
 
 
 _stems = _Stems()

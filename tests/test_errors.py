@@ -46,5 +46,5 @@ def test_what_is_not_known_is_none() -> None:
 
 def test_an_error_survives_pickling() -> None:
     """Errors cross process borders whole."""
-    copy = pickle.loads(pickle.dumps(errors.RateLimitedError("wait", status=429, retry_after=3.0)))
+    copy = pickle.loads(pickle.dumps(errors.RateLimitedError("wait", status=429, retry_after=3.0)))  # noqa: S301 - our own bytes
     assert (type(copy), str(copy), copy.status, copy.retry_after) == (errors.RateLimitedError, "wait", 429, 3.0)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from lorebank._bank import Bank
 from lorebank._domain.events import Recalled, Retained, Skipped
@@ -178,7 +178,7 @@ def plain(memory: Memory) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return [_plain(each) for each in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
+    return list(map(_plain, value)) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 def _plain_receipt(receipt: Receipt) -> dict[str, Any]:

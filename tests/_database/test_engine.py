@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, text
+
 from lorebank import Bank, GarbledError, LorebankError, UnavailableError, UnsupportedError, UsageError, open_bank
 from lorebank._database.engine import Database, DatabaseSettings
-from sqlalchemy import Connection, text
 
 OPENERS = """
 import os, sys
@@ -99,11 +100,18 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("bad", "error"),
     [
-        ("memory.db", UsageError), ("mysql://u:hunter2@h/x", UsageError), ("sqlite://", UsageError), ("sqlite:///", UsageError),
-        ("sqlite:///:memory:", UsageError), ("sqlite:///file:x?uri=true", UsageError), ("://", UsageError), ("sqlite", UsageError),
-        ("postgresql+psycopg://u:hunter2@h/x", UnsupportedError), ("https://u:hunter2@hindsight.example", UnsupportedError),
+        ("memory.db", UsageError),
+        ("mysql://u:hunter2@h/x", UsageError),
+        ("sqlite://", UsageError),
+        ("sqlite:///", UsageError),
+        ("sqlite:///:memory:", UsageError),
+        ("sqlite:///file:x?uri=true", UsageError),
+        ("://", UsageError),
+        ("sqlite", UsageError),
+        ("postgresql+psycopg://u:hunter2@h/x", UnsupportedError),
+        ("https://u:hunter2@hindsight.example", UnsupportedError),
     ],
-)  # fmt: skip
+)
 def test_a_bad_url_is_refused_at_construction(bad: str, error: type[LorebankError]) -> None:
     """What can't be opened is refused when the bank is made; no password shows."""
     with pytest.raises(error) as caught:
@@ -111,7 +119,10 @@ def test_a_bad_url_is_refused_at_construction(bad: str, error: type[LorebankErro
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("place", ["/proc/lorebank/memory.db", "{folder}", "{folder}/file/memory.db", "{folder}/file/sub/memory.db", "{folder}/a\0b.db"])
+@pytest.mark.parametrize(
+    "place",
+    ["/proc/lorebank/memory.db", "{folder}", "{folder}/file/memory.db", "{folder}/file/sub/memory.db", "{folder}/a\0b.db"],
+)
 def test_an_unwritable_path_says_so(tmp_path: Path, place: str) -> None:
     """A place that can't hold a file is the caller's mistake, in words; nothing is made there."""
     (tmp_path / "file").write_text("a file, no folder")
@@ -235,7 +246,7 @@ def test_a_closed_database_opens_again_on_use(url: str) -> None:
 
 def test_pickling_keeps_the_settings(url: str) -> None:
     """A database in another process is the same file with the same settings."""
-    database = pickle.loads(pickle.dumps(Database(DatabaseSettings(url, "full", 3), nothing)))
+    database = pickle.loads(pickle.dumps(Database(DatabaseSettings(url, "full", 3), nothing)))  # noqa: S301 - our own bytes
     assert database.settings == DatabaseSettings(url, "full", 3)
     with database.read() as connection:
         assert connection.execute(text("PRAGMA synchronous")).scalar() == 2

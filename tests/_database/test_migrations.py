@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Table, text
+
 from lorebank import Bank, LorebankError, UnsupportedError
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
 from lorebank._mnemopi.schema import metadata
-from sqlalchemy import Table, text
 
 FIRST = ("CREATE TABLE things (name TEXT NOT NULL)", "INSERT INTO things VALUES ('old')")
 SECOND = ("ALTER TABLE things ADD COLUMN size INTEGER NOT NULL DEFAULT 7",)
@@ -45,7 +46,7 @@ def test_an_older_file_is_brought_up_to_date_with_its_rows(url: str) -> None:
 def test_a_newer_file_is_refused(url: str) -> None:
     """A file that knows more steps is refused, with both numbers."""
     rows(opened(url, [FIRST, SECOND]), "SELECT 1")
-    with pytest.raises(UnsupportedError, match="schema 2, known here: 1"):
+    with pytest.raises(UnsupportedError, match=r"newer lorebank \(test schema 2\D+1\)"):
         rows(opened(url, [FIRST]), "SELECT 1")
 
 
@@ -72,7 +73,7 @@ def test_migrated_tables_have_the_columns_that_the_code_names(bank: Bank, file: 
     """Name, order, nullability, key and kind of each column are the same in the file and in the SQLAlchemy table."""
     bank.stats()
     connection = sqlite3.connect(file)
-    found = connection.execute("SELECT name, type, \"notnull\", pk > 0 FROM pragma_table_info(?)", (table.name,)).fetchall()
+    found = connection.execute('SELECT name, type, "notnull", pk > 0 FROM pragma_table_info(?)', (table.name,)).fetchall()
     connection.close()
     kinds = {"INTEGER": "INTEGER", "BIGINT": "INTEGER", "VARCHAR": "TEXT", "TEXT": "TEXT", "FLOAT": "REAL", "BLOB": "BLOB"}
     expected = [(c.name, kinds[str(c.type)], int(not c.nullable), int(c.primary_key)) for c in table.columns]

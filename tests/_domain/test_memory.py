@@ -111,7 +111,7 @@ def test_a_count_below_one_is_refused(value: object) -> None:
 
 def test_naive_times_are_read_in_the_zone_and_stored_in_utc() -> None:
     """Aware ones keep their instant."""
-    naive, east = datetime(2026, 3, 4, 12), timezone(timedelta(hours=5))
+    naive, east = datetime.fromisoformat("2026-03-04T12:00"), timezone(timedelta(hours=5))
     assert parse_moment(naive, "timestamp", ZoneInfo("Europe/Berlin")) == datetime(2026, 3, 4, 11, tzinfo=UTC)
     assert (
         parse_moment(naive.replace(tzinfo=east), "timestamp", ZoneInfo("Europe/Berlin")).isoformat()
@@ -146,9 +146,8 @@ def test_an_item_needs_only_content() -> None:
 
 def test_an_items_values_are_stored_in_their_parsed_shape() -> None:
     """Tuples, trimmed names, plain JSON, canonical types."""
-    item = Item(
-        "x", tags=[" trip ", "trip"], metadata={"turn": (1, 2)}, document_id=" d ", entities=["Ana", "Ana"], type="fact", importance=1
-    )  # fmt: skip
+    given: dict[str, Any] = {"tags": [" trip ", "trip"], "metadata": {"turn": (1, 2)}, "entities": ["Ana", "Ana"]}
+    item = Item("x", document_id=" d ", type="fact", importance=1, **given)
     assert (item.tags, item.metadata, item.document_id, item.entities) == (("trip",), {"turn": [1, 2]}, "d", ("Ana",))
     assert (item.type, item.importance) == ("world", 1.0)
 
@@ -223,7 +222,8 @@ def test_defaults_fill_only_what_an_item_leaves_out() -> None:
 
 def test_a_located_item_has_its_times_in_utc() -> None:
     """Naive times are read in the given zone."""
-    item = Item("x", timestamp=datetime(2026, 7, 1, 2), valid_until=datetime(2026, 7, 2, 2)).located(ZoneInfo("Europe/Berlin"))
+    said, until = datetime.fromisoformat("2026-07-01T02:00"), datetime.fromisoformat("2026-07-02T02:00")
+    item = Item("x", timestamp=said, valid_until=until).located(ZoneInfo("Europe/Berlin"))
     assert (item.timestamp, item.valid_until) == (datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 7, 2, tzinfo=UTC))
 
 
@@ -269,7 +269,8 @@ def test_an_item_is_returned_as_it_is() -> None:
 
 def test_the_writers_are_the_contracts() -> None:
     """Who writes what on Mnemopi."""
-    assert [APPLICATION, TOOL, EXTRACTION, TRANSCRIPT] == [
+    writers = [APPLICATION, TOOL, EXTRACTION, TRANSCRIPT]
+    assert writers == [
         Writer("app", 0.7, "stated", "world"),
         Writer("agent-retain", 0.75, "tool", "world"),
         Writer("extraction", 0.6, "inferred", "world"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
 

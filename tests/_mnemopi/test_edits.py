@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, MissingError, open_bank
 
 Look = Callable[[str], list[Any]]
@@ -18,7 +19,18 @@ def test_an_update_keeps_what_is_not_of_the_text(timed: Bank, clock: Any) -> Non
     before = timed.get(known)
     clock.now += timedelta(days=3)
     after = timed.update(known, content="Ana plays the harp.")
-    for name in ("id", "mentioned_at", "session", "speaker", "document_id", "metadata", "evidence", "importance", "source", "type"):
+    for name in (
+        "id",
+        "mentioned_at",
+        "session",
+        "speaker",
+        "document_id",
+        "metadata",
+        "evidence",
+        "importance",
+        "source",
+        "type",
+    ):
         assert getattr(after, name) == getattr(before, name)
 
 
@@ -64,7 +76,9 @@ def test_invalidation_is_stamped_with_the_time_of_the_first_call(timed: Bank, cl
 def test_a_list_reads_past_thousands_of_memories_that_a_filter_hides(bank: Bank) -> None:
     """The page is full where enough memories match, however far down they stand."""
     times = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=n) for n in range(1_300)]
-    bank.retain([{"content": f"note {n}", "timestamp": time, "tags": ["x"] if n % 100 == 0 else ["y"]} for n, time in enumerate(times)])
+    bank.retain(
+        [{"content": f"note {n}", "timestamp": time, "tags": ["x"] if n % 100 == 0 else ["y"]} for n, time in enumerate(times)]
+    )
     expected = [f"note {n}" for n in range(1_200, -1, -100)]
     assert [m.text for m in bank.list(tags=["x"])] == expected
     assert [m.text for m in bank.list(tags=["x"], limit=3, offset=10)] == expected[10:]

@@ -63,7 +63,9 @@ def test_a_forgotten_source_leaves_the_model_and_its_history(bank: Bank) -> None
 
 def test_a_model_narrowed_by_tags_reads_those_and_the_untagged(bank: Bank) -> None:
     """Other tags stay out of a model's answer."""
-    bank.retain([{"content": f"Ana plays the {what}.", "tags": tags} for what, tags in (("cello", ["x"]), ("harp", ["y"]), ("drum", []))])
+    bank.retain(
+        [{"content": f"Ana plays the {what}.", "tags": tags} for what, tags in (("cello", ["x"]), ("harp", ["y"]), ("drum", []))]
+    )
     assert set(made(bank, tags=["x"]).content.splitlines()) == {"- Ana plays the cello.", "- Ana plays the drum."}
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, UnsupportedError
 from lorebank._domain.memory import TRANSCRIPT
 from lorebank.seams import MemoryTools
@@ -50,7 +51,10 @@ def test_a_memory_was_said_when_it_is_written_where_it_does_not_tell(timed: Bank
 def test_a_duplicate_may_raise_importance_but_never_lowers_it(bank: Bank) -> None:
     """The most that was ever said of a statement's importance counts."""
     known = bank.retain("Ana plays the cello.", importance=0.5).stored[0].id
-    assert [bank.retain("Ana plays the cello.", importance=each) and bank.get(known).importance for each in (0.9, 0.1)] == [0.9, 0.9]
+    assert [bank.retain("Ana plays the cello.", importance=each) and bank.get(known).importance for each in (0.9, 0.1)] == [
+        0.9,
+        0.9,
+    ]
 
 
 def test_a_duplicate_resets_nothing(timed: Bank, clock: Any) -> None:
@@ -84,7 +88,9 @@ def test_an_expired_statement_told_again_lives_again(timed: Bank, clock: Any) ->
 
 
 @pytest.mark.parametrize(("first", "second", "expected"), [(1, 2, 2), (2, 1, 2), (1, None, None), (None, 1, None)])
-def test_the_longest_validity_that_was_told_counts(timed: Bank, first: int | None, second: int | None, expected: int | None) -> None:
+def test_the_longest_validity_that_was_told_counts(
+    timed: Bank, first: int | None, second: int | None, expected: int | None
+) -> None:
     """A repeat may extend how long a statement holds, and never shortens it."""
     until = {hours: hours and NOON + timedelta(hours=hours) for hours in (1, 2, None)}
     known = timed.retain("Ana is in Rome.", valid_until=until[first]).stored[0].id
@@ -126,7 +132,9 @@ def test_an_extended_document_keeps_what_it_had(bank: Bank, mode: Any) -> None:
 
 def test_places_in_a_session_follow_the_order_of_arrival(bank: Bank, look: Look) -> None:
     """Sessions count on their own, across calls; what has no session has no place."""
-    bank.retain([{"content": "a one", "session": "a"}, {"content": "b one", "session": "b"}, {"content": "a two", "session": "a"}, "none"])
+    bank.retain(
+        [{"content": "a one", "session": "a"}, {"content": "b one", "session": "b"}, {"content": "a two", "session": "a"}, "none"]
+    )
     bank.retain([{"content": "b two", "session": "b"}, {"content": "a three", "session": "a"}])
     bank.named("bob").retain("a one", session="a")
     found = look("SELECT content, position FROM memories WHERE bank = 1 ORDER BY content")

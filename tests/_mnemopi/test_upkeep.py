@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, open_bank
 
 Look = Callable[[str], list[Any]]
@@ -80,7 +81,9 @@ def test_a_forgotten_text_leaves_mental_models_and_their_history(bank: Bank, hol
 def test_a_forgotten_text_that_was_cut_leaves_the_history(bank: Bank, holds: Callable[[], bool]) -> None:
     """An excerpt in a former answer counts as the text."""
     known = bank.retain(f"{TEXT} {'It was told at length on a long evening. ' * 30}").stored[0].id
-    assert bank.mental_models.create("m", name="Cello", source_query="What is the cello's secret name?", max_tokens=64).content.endswith("…")
+    assert bank.mental_models.create(
+        "m", name="Cello", source_query="What is the cello's secret name?", max_tokens=64
+    ).content.endswith("…")
     bank.mental_models.update("m", content="Nobody knows.")
     bank.forget(known)
     assert not holds()
@@ -103,7 +106,9 @@ def test_an_updated_text_is_gone_after_a_purge(bank: Bank, holds: Callable[[], b
 
 
 @pytest.mark.parametrize("how", ["forget", "clear"])
-def test_a_text_forgotten_in_the_shared_bank_leaves_the_models_of_its_readers(url: str, holds: Callable[[], bool], how: str) -> None:
+def test_a_text_forgotten_in_the_shared_bank_leaves_the_models_of_its_readers(
+    url: str, holds: Callable[[], bool], how: str
+) -> None:
     """Models of every bank in the file that were written from the memory are rewritten."""
     with open_bank(url, bank="alice", shared="team") as bank, open_bank(url, bank="team") as team:
         known = team.retain(TEXT).stored[0].id

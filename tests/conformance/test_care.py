@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, UsageError
 
 Caller = Callable[..., Any]
@@ -15,7 +16,11 @@ Caller = Callable[..., Any]
 def test_stats_count_this_bank_alone(bank: Bank, call: Caller) -> None:
     """Counts by state, type, source and session, and the span of time; other banks don't weigh in."""
     old, new = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
-    call(bank, "retain", [{"content": "one", "timestamp": new, "session": "s"}, {"content": "two", "timestamp": old, "type": "experience"}])
+    call(
+        bank,
+        "retain",
+        [{"content": "one", "timestamp": new, "session": "s"}, {"content": "two", "timestamp": old, "type": "experience"}],
+    )
     call(bank, "invalidate", call(bank, "list")[0].id)
     call(bank.named("bob"), "retain", ["three", "four"])
     call(bank.mental_models, "create", "music", name="Music", source_query="one?")
@@ -42,7 +47,9 @@ def test_a_working_bank_is_healthy_sound_and_has_nothing_left_to_do(bank: Bank, 
     assert (report.done, report.left, report.reason) == (True, 0, None)
 
 
-@pytest.mark.parametrize("options", [{"timeout": -1}, {"timeout": "5"}, {"timeout": float("inf")}, {"until": "tomorrow"}], ids=repr)
+@pytest.mark.parametrize(
+    "options", [{"timeout": -1}, {"timeout": "5"}, {"timeout": float("inf")}, {"until": "tomorrow"}], ids=repr
+)
 def test_a_bad_bound_of_flush_is_refused(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
     """Waiting has an end, and a known one."""
     with pytest.raises(UsageError):
@@ -52,10 +59,23 @@ def test_a_bad_bound_of_flush_is_refused(bank: Bank, call: Caller, options: dict
 @pytest.mark.parametrize(
     ("verb", "arguments"),
     [
-        ("retain", ["x y"]), ("recall", ["x"]), ("reflect", ["x"]), ("explain", ["x"]), ("get", ["x"]), ("list", []), ("update", ["x"]),
-        ("invalidate", ["x"]), ("forget", ["x"]), ("clear", []), ("purge", []), ("stats", []), ("health", []), ("check", []), ("flush", []),
+        ("retain", ["x y"]),
+        ("recall", ["x"]),
+        ("reflect", ["x"]),
+        ("explain", ["x"]),
+        ("get", ["x"]),
+        ("list", []),
+        ("update", ["x"]),
+        ("invalidate", ["x"]),
+        ("forget", ["x"]),
+        ("clear", []),
+        ("purge", []),
+        ("stats", []),
+        ("health", []),
+        ("check", []),
+        ("flush", []),
     ],
-)  # fmt: skip
+)
 def test_every_verb_after_close_is_refused(bank: Bank, call: Caller, verb: str, arguments: list[str]) -> None:
     """A closed bank says that it is closed, in each verb, and of its `named` banks too."""
     other = bank.named("bob")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, MissingError, UsageError
 
 Caller = Callable[..., Any]
@@ -78,10 +79,14 @@ def test_update_changes_metadata_alone(bank: Bank, call: Caller) -> None:
 def test_update_takes_secrets_out(bank: Bank, call: Caller) -> None:
     """An edit is redacted as a write is."""
     known = told(bank, call, "Ana plays the cello.")
-    assert call(bank, "update", known, content="The password=hunter2hunter2 opens it.").text == "The password=[redacted] opens it."
+    assert (
+        call(bank, "update", known, content="The password=hunter2hunter2 opens it.").text == "The password=[redacted] opens it."
+    )
 
 
-@pytest.mark.parametrize("fields", [{}, {"session": "s1"}, {"timestamp": datetime(2026, 3, 4, tzinfo=UTC)}, {"session": "s1", "speaker": "Ana"}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"session": "s1"}, {"timestamp": datetime(2026, 3, 4, tzinfo=UTC)}, {"session": "s1", "speaker": "Ana"}]
+)
 def test_an_updated_statement_told_again_is_a_duplicate(bank: Bank, call: Caller, fields: dict[str, Any]) -> None:
     """After an edit a memory is known by its new text, under the same circumstances."""
     known = told(bank, call, "Ana plays the cello.", **fields)
@@ -99,12 +104,22 @@ def test_an_old_text_told_after_an_update_is_a_new_memory(bank: Bank, call: Call
 @pytest.mark.parametrize(
     "fields",
     [
-        {}, {"content": ""}, {"content": 5}, {"content": "?!"}, {"content": "a" * 65_537}, {"importance": 2}, {"importance": "high"},
-        {"tags": "abc"}, {"tags": [""]}, {"metadata": [1]}, {"metadata": {"k": object()}}, {"metadata": {"k": "\ud800"}},
+        {},
+        {"content": ""},
+        {"content": 5},
+        {"content": "?!"},
+        {"content": "a" * 65_537},
+        {"importance": 2},
+        {"importance": "high"},
+        {"tags": "abc"},
+        {"tags": [""]},
+        {"metadata": [1]},
+        {"metadata": {"k": object()}},
+        {"metadata": {"k": "\ud800"}},
         {"content": "good text", "importance": -1},
     ],
-    ids=lambda fields: repr(fields)[:40],
-)  # fmt: skip
+    ids=lambda fields: repr(fields)[:36],
+)
 def test_a_bad_update_is_refused_and_changes_nothing(bank: Bank, call: Caller, fields: dict[str, Any]) -> None:
     """A wrong value is a `UsageError`; the memory stays as it was."""
     known = told(bank, call, "Ana plays the cello.", tags=["music"])
@@ -168,12 +183,24 @@ def test_a_bad_id_is_refused(bank: Bank, call: Caller, verb: str, fields: dict[s
 @pytest.mark.parametrize(
     "options",
     [
-        {"limit": 0}, {"limit": "all"}, {"offset": -1}, {"offset": 1.5}, {"offset": True}, {"state": "gone"}, {"types": []}, {"tags": []},
-        {"tags": ["a"], "tags_match": "some"}, {"session": ""}, {"session": 5}, {"session": ["s1"]}, {"document": ""}, {"document": ["d1"]},
+        {"limit": 0},
+        {"limit": "all"},
+        {"offset": -1},
+        {"offset": 1.5},
+        {"offset": True},
+        {"state": "gone"},
+        {"types": []},
+        {"tags": []},
+        {"tags": ["a"], "tags_match": "some"},
+        {"session": ""},
+        {"session": 5},
+        {"session": ["s1"]},
+        {"document": ""},
+        {"document": ["d1"]},
         {"session": "\ud800"},
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_a_bad_option_of_list_is_refused(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
     """A wrong filter is a `UsageError`, never an empty or an unfiltered page."""
     told(bank, call, "Ana plays the cello.")

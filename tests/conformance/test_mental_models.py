@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, MissingError, RefusedError, Seed, UsageError
 
 Caller = Callable[..., Any]
@@ -26,8 +27,8 @@ def test_a_new_model_is_answered_at_once(bank: Bank, call: Caller) -> None:
 def test_models_are_listed_by_id(bank: Bank, call: Caller) -> None:
     """An empty bank has none; otherwise all come, in the order of their ids."""
     assert call(bank.mental_models, "list") == ()
-    for id in ("b-model", "a-model"):
-        call(bank.mental_models, "create", id, **MUSIC)
+    for name in ("b-model", "a-model"):
+        call(bank.mental_models, "create", name, **MUSIC)
     assert [model.id for model in call(bank.mental_models, "list")] == ["a-model", "b-model"]
 
 
@@ -54,7 +55,12 @@ def test_update_changes_only_what_is_given(bank: Bank, call: Caller) -> None:
     """Fields that are not named stay; content written by hand stays until the next refresh."""
     call(bank.mental_models, "create", "music", **MUSIC, tags=["x"])
     changed = call(bank.mental_models, "update", "music", name="Songs", content=" Ana sings. ")
-    assert (changed.name, changed.content, changed.source_query, changed.tags) == ("Songs", "Ana sings.", MUSIC["source_query"], ("x",))
+    assert (changed.name, changed.content, changed.source_query, changed.tags) == (
+        "Songs",
+        "Ana sings.",
+        MUSIC["source_query"],
+        ("x",),
+    )
     changed = call(bank.mental_models, "update", "music", source_query="Songs?", tags=["y"], max_tokens=64)
     assert (changed.content, changed.source_query, changed.tags, changed.max_tokens) == ("Ana sings.", "Songs?", ("y",), 64)
 
@@ -95,7 +101,11 @@ def test_ensure_creates_the_users_own_seeds(bank: Bank, call: Caller) -> None:
 def test_a_project_gets_its_own_seeds(opened: Opener, call: Caller) -> None:
     """Per project, conventions and decisions come beside the preferences."""
     plain = opened(bank="alice", project="Atlas", scoping="per-project")
-    assert [model.id for model in call(plain.mental_models, "ensure")] == ["user-preferences", "project-conventions", "project-decisions"]
+    assert [model.id for model in call(plain.mental_models, "ensure")] == [
+        "user-preferences",
+        "project-conventions",
+        "project-decisions",
+    ]
     tagged = opened(bank="bob", project="Atlas")
     made = call(tagged.mental_models, "ensure")
     assert [(model.id, model.tags) for model in made] == [
@@ -116,7 +126,9 @@ def test_models_of_other_banks_are_not_seen(bank: Bank, call: Caller) -> None:
     assert call(bank.mental_models, "get", "music").name == "Music"
 
 
-@pytest.mark.parametrize(("verb", "fields"), [("get", {}), ("update", {"name": "x"}), ("refresh", {}), ("history", {}), ("delete", {})])
+@pytest.mark.parametrize(
+    ("verb", "fields"), [("get", {}), ("update", {"name": "x"}), ("refresh", {}), ("history", {}), ("delete", {})]
+)
 def test_an_unknown_model_is_missing(bank: Bank, call: Caller, verb: str, fields: dict[str, Any]) -> None:
     """Unknown ids raise `MissingError`, also in a bank that was never written to."""
     with pytest.raises(MissingError, match="nope"):
@@ -124,7 +136,10 @@ def test_an_unknown_model_is_missing(bank: Bank, call: Caller, verb: str, fields
 
 
 @pytest.mark.parametrize("bad", ["", "Upper", "a b", "é", "-a", "x" * 129, None, 5], ids=lambda bad: repr(bad)[:10])
-@pytest.mark.parametrize(("verb", "fields"), [("get", {}), ("create", MUSIC), ("update", {"name": "x"}), ("refresh", {}), ("history", {}), ("delete", {})])
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [("get", {}), ("create", MUSIC), ("update", {"name": "x"}), ("refresh", {}), ("history", {}), ("delete", {})],
+)
 def test_a_bad_model_id_is_refused(bank: Bank, call: Caller, verb: str, fields: dict[str, Any], bad: object) -> None:
     """Ids are lower-case letters, digits, `.`, `_`, `-`; nothing is written under another."""
     with pytest.raises(UsageError):
@@ -133,9 +148,18 @@ def test_a_bad_model_id_is_refused(bank: Bank, call: Caller, verb: str, fields: 
 
 
 BAD_FIELDS: list[dict[str, Any]] = [
-    {"name": ""}, {"name": 5}, {"source_query": " "}, {"source_query": 5}, {"max_tokens": 63}, {"max_tokens": 8193}, {"max_tokens": "600"},
-    {"tags": [""]}, {"tags": [5]}, {"name": "\ud800"}, {"source_query": "\ud800"},
-]  # fmt: skip
+    {"name": ""},
+    {"name": 5},
+    {"source_query": " "},
+    {"source_query": 5},
+    {"max_tokens": 63},
+    {"max_tokens": 8193},
+    {"max_tokens": "600"},
+    {"tags": [""]},
+    {"tags": [5]},
+    {"name": "\ud800"},
+    {"source_query": "\ud800"},
+]
 
 
 @pytest.mark.parametrize("fields", BAD_FIELDS, ids=repr)

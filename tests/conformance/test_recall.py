@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, UsageError
 
 Caller = Callable[..., Any]
@@ -84,10 +85,13 @@ def test_types_narrow_the_result(bank: Bank, call: Caller) -> None:
 @pytest.mark.parametrize(
     ("match", "expected"),
     [
-        ("any_strict", ["a", "ab", "b"]), ("any", ["a", "ab", "b", "none"]), ("all_strict", ["ab"]), ("all", ["ab", "none"]),
+        ("any_strict", ["a", "ab", "b"]),
+        ("any", ["a", "ab", "b", "none"]),
+        ("all_strict", ["ab"]),
+        ("all", ["ab", "none"]),
         ("exact", ["ab"]),
     ],
-)  # fmt: skip
+)
 def test_tags_match_as_asked(bank: Bank, call: Caller, match: str, expected: list[str]) -> None:
     """The five ways to match tags, in recall and in list."""
     tagged = {"a": ["a"], "b": ["b"], "ab": ["a", "b"], "c": ["c"], "none": []}
@@ -112,8 +116,12 @@ def test_a_time_phrase_is_read_from_the_querys_moment(bank: Bank, call: Caller) 
     days = {"violin": datetime(2026, 3, 3, 12, tzinfo=UTC), "trumpet": datetime(2026, 3, 9, 12, tzinfo=UTC)}
     call(bank, "retain", [{"content": f"Ana practised the {what}.", "timestamp": when} for what, when in days.items()])
     asked = "What did Ana practise yesterday?"
-    assert call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 4, 12, tzinfo=UTC))[0].text == "Ana practised the violin."
-    assert call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 10, 12, tzinfo=UTC))[0].text == "Ana practised the trumpet."
+    assert (
+        call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 4, 12, tzinfo=UTC))[0].text == "Ana practised the violin."
+    )
+    assert (
+        call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 10, 12, tzinfo=UTC))[0].text == "Ana practised the trumpet."
+    )
 
 
 def test_invalidated_memories_are_not_recalled(bank: Bank, call: Caller) -> None:
@@ -170,13 +178,29 @@ def test_reflect_on_nothing_says_so(bank: Bank, call: Caller) -> None:
 
 
 BAD_FILTERS: list[dict[str, Any]] = [
-    {"tags": []}, {"tags": "abc"}, {"tags": ["a"], "tags_match": "some"}, {"tag_groups": {"tags": ["a"]}}, {"tag_groups": [{"xor": []}]},
-    {"tag_groups": [{"tags": ["a"], "resolve": "prefix"}]}, {"budget": "huge"},
-]  # fmt: skip
+    {"tags": []},
+    {"tags": "abc"},
+    {"tags": ["a"], "tags_match": "some"},
+    {"tag_groups": {"tags": ["a"]}},
+    {"tag_groups": [{"xor": []}]},
+    {"tag_groups": [{"tags": ["a"], "resolve": "prefix"}]},
+    {"budget": "huge"},
+]
 BAD_BOUNDS: list[dict[str, Any]] = [
-    {"limit": 0}, {"limit": -1}, {"limit": True}, {"limit": 1.5}, {"limit": "8"}, {"max_tokens": 0}, {"max_tokens": "many"}, {"types": ()},
-    {"types": "world"}, {"types": ["dream"]}, {"query_timestamp": "now"}, {"min_score": float("nan")}, {"min_score": "best"},
-]  # fmt: skip
+    {"limit": 0},
+    {"limit": -1},
+    {"limit": True},
+    {"limit": 1.5},
+    {"limit": "8"},
+    {"max_tokens": 0},
+    {"max_tokens": "many"},
+    {"types": ()},
+    {"types": "world"},
+    {"types": ["dream"]},
+    {"query_timestamp": "now"},
+    {"min_score": float("nan")},
+    {"min_score": "best"},
+]
 
 
 @pytest.mark.parametrize("options", [*BAD_FILTERS, *BAD_BOUNDS], ids=lambda options: repr(options)[:40])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, MissingError, UsageError
 
 Caller = Callable[..., Any]
@@ -36,10 +37,15 @@ def test_a_forgotten_memory_is_gone_from_every_read(bank: Bank, call: Caller) ->
 @pytest.mark.parametrize(
     ("filters", "expected"),
     [
-        ({"session": "s1"}, [0, 1]), ({"document": "d1"}, [0, 2]), ({"tags": ["a"]}, [0, 1]), ({"tags": ["a", "b"]}, [1]),
-        ({"session": "s1", "document": "d1"}, [0]), ({"session": "s2", "tags": ["a"]}, []), ({"session": "unknown"}, []),
+        ({"session": "s1"}, [0, 1]),
+        ({"document": "d1"}, [0, 2]),
+        ({"tags": ["a"]}, [0, 1]),
+        ({"tags": ["a", "b"]}, [1]),
+        ({"session": "s1", "document": "d1"}, [0]),
+        ({"session": "s2", "tags": ["a"]}, []),
+        ({"session": "unknown"}, []),
     ],
-)  # fmt: skip
+)
 def test_filters_are_anded_and_tags_match_all(bank: Bank, call: Caller, filters: dict[str, Any], expected: list[int]) -> None:
     """A dry run names exactly what the real one then removes."""
     ids = three(bank, call)
@@ -67,7 +73,17 @@ def test_what_a_forgotten_memory_replaced_points_nowhere(bank: Bank, call: Calle
 
 @pytest.mark.parametrize(
     "filters",
-    [{}, {"id": "x", "session": "s1"}, {"tags": []}, {"tags": "a"}, {"tags": [""]}, {"session": ""}, {"session": 5}, {"document": ["d1"]}, {"document": " "}],
+    [
+        {},
+        {"id": "x", "session": "s1"},
+        {"tags": []},
+        {"tags": "a"},
+        {"tags": [""]},
+        {"session": ""},
+        {"session": 5},
+        {"document": ["d1"]},
+        {"document": " "},
+    ],
     ids=repr,
 )
 def test_a_bad_filter_is_refused_and_removes_nothing(bank: Bank, call: Caller, filters: dict[str, Any]) -> None:
@@ -92,7 +108,9 @@ def test_clear_empties_the_bank_and_no_other(bank: Bank, call: Caller) -> None:
     assert call(bank, "check").problems == ()
 
 
-@pytest.mark.parametrize("options", [{}, {"confirm": "bob"}, {"confirm": True}, {"confirm": ""}, {"what": "all", "confirm": "alice"}], ids=repr)
+@pytest.mark.parametrize(
+    "options", [{}, {"confirm": "bob"}, {"confirm": True}, {"confirm": ""}, {"what": "all", "confirm": "alice"}], ids=repr
+)
 def test_clear_without_the_right_confirmation_removes_nothing(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
     """Only the bank's full id confirms."""
     three(bank, call)

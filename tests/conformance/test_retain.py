@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, Item, UsageError
 
 Caller = Callable[..., Any]
@@ -26,12 +27,22 @@ def test_a_text_is_stored_and_comes_back_exactly(bank: Bank, call: Caller) -> No
 def test_all_fields_of_an_item_are_kept(bank: Bank, call: Caller) -> None:
     """Every field of an item can be read back from its memory."""
     fields = {
-        "context": "travel", "tags": ["trip", "work"], "metadata": {"turn": "D1:3", "deep": {"n": [1, None]}},
-        "timestamp": datetime(2026, 3, 4, 9, tzinfo=UTC), "document_id": "chat-7", "entities": ["Ana"], "session": "s1",
-        "speaker": "Ana", "type": "experience",
-    }  # fmt: skip
+        "context": "travel",
+        "tags": ["trip", "work"],
+        "metadata": {"turn": "D1:3", "deep": {"n": [1, None]}},
+        "timestamp": datetime(2026, 3, 4, 9, tzinfo=UTC),
+        "document_id": "chat-7",
+        "entities": ["Ana"],
+        "session": "s1",
+        "speaker": "Ana",
+        "type": "experience",
+    }
     memory = call(bank, "get", call(bank, "retain", "I prefer aisle seats.", **fields).stored[0].id)
-    assert (memory.context, memory.tags, memory.metadata) == ("travel", ("trip", "work"), {"turn": "D1:3", "deep": {"n": [1, None]}})
+    assert (memory.context, memory.tags, memory.metadata) == (
+        "travel",
+        ("trip", "work"),
+        {"turn": "D1:3", "deep": {"n": [1, None]}},
+    )
     assert memory.mentioned_at == datetime(2026, 3, 4, 9, tzinfo=UTC)
     assert (memory.document_id, memory.entities, memory.session, memory.speaker) == ("chat-7", ("Ana",), "s1", "Ana")
     assert memory.type == "experience"
@@ -84,7 +95,9 @@ def test_each_repeat_of_a_known_statement_counts_as_evidence(bank: Bank, call: C
     assert [memory.evidence for memory in call(bank, "list")] == [3]
 
 
-@pytest.mark.parametrize("other", [{"tags": ["x"]}, {"session": "s"}, {"type": "experience"}, {"timestamp": datetime(2026, 1, 1, tzinfo=UTC)}])
+@pytest.mark.parametrize(
+    "other", [{"tags": ["x"]}, {"session": "s"}, {"type": "experience"}, {"timestamp": datetime(2026, 1, 1, tzinfo=UTC)}]
+)
 def test_statements_that_differ_in_more_than_text_are_kept_apart(bank: Bank, call: Caller, other: dict[str, Any]) -> None:
     """Other tags, session, type or time make another memory."""
     call(bank, "retain", "Ana lives in Oslo.")
@@ -111,7 +124,11 @@ def test_secrets_are_taken_out_before_writing(bank: Bank, call: Caller) -> None:
     """No secret reaches the store; the receipt counts them."""
     receipt = call(bank, "retain", "The password=hunter2hunter2 opens it.", metadata={"password": "opensesame"})
     memory = call(bank, "get", receipt.stored[0].id)
-    assert (memory.text, memory.metadata, receipt.redactions) == ("The password=[redacted] opens it.", {"password": "[redacted]"}, 2)
+    assert (memory.text, memory.metadata, receipt.redactions) == (
+        "The password=[redacted] opens it.",
+        {"password": "[redacted]"},
+        2,
+    )
 
 
 def test_text_without_a_letter_or_digit_is_rejected_with_a_reason(bank: Bank, call: Caller) -> None:
@@ -144,7 +161,20 @@ def test_the_longest_allowed_text_is_stored_whole(bank: Bank, call: Caller) -> N
 
 @pytest.mark.parametrize(
     "content",
-    ["", " \n\t", [], 5, None, b"bytes", ["good text", ""], ["good text", None], {}, {"content": "x", "colour": "red"}, "a" * 65_537, "\ud800x"],
+    [
+        "",
+        " \n\t",
+        [],
+        5,
+        None,
+        b"bytes",
+        ["good text", ""],
+        ["good text", None],
+        {},
+        {"content": "x", "colour": "red"},
+        "a" * 65_537,
+        "\ud800x",
+    ],
     ids=repr,
 )
 def test_bad_content_is_refused_and_nothing_is_written(bank: Bank, call: Caller, content: object) -> None:
@@ -157,15 +187,36 @@ def test_bad_content_is_refused_and_nothing_is_written(bank: Bank, call: Caller,
 @pytest.mark.parametrize(
     "fields",
     [
-        {"importance": 1.5}, {"importance": -0.1}, {"importance": "high"}, {"importance": float("nan")}, {"importance": True},
-        {"type": "dream"}, {"tags": "abc"}, {"tags": [""]}, {"tags": [5]}, {"tags": ["a\nb"]}, {"metadata": [1]},
-        {"metadata": {"k": object()}}, {"metadata": {"k": float("nan")}}, {"metadata": {1: "x"}}, {"metadata": {"k": "\ud800"}},
-        {"timestamp": "yesterday"}, {"timestamp": datetime.min}, {"valid_until": 5}, {"update_mode": "merge", "document_id": "d"},
-        {"update_mode": "replace"}, {"session": ""}, {"session": 5}, {"speaker": "a\nb"}, {"document_id": "x" * 513}, {"entities": "Ana"},
-        {"context": ""}, {"context": 5},
+        {"importance": 1.5},
+        {"importance": -0.1},
+        {"importance": "high"},
+        {"importance": float("nan")},
+        {"importance": True},
+        {"type": "dream"},
+        {"tags": "abc"},
+        {"tags": [""]},
+        {"tags": [5]},
+        {"tags": ["a\nb"]},
+        {"metadata": [1]},
+        {"metadata": {"k": object()}},
+        {"metadata": {"k": float("nan")}},
+        {"metadata": {1: "x"}},
+        {"metadata": {"k": "\ud800"}},
+        {"timestamp": "yesterday"},
+        {"timestamp": datetime(1, 1, 1)},  # noqa: DTZ001 - meant
+        {"valid_until": 5},
+        {"update_mode": "merge", "document_id": "d"},
+        {"update_mode": "replace"},
+        {"session": ""},
+        {"session": 5},
+        {"speaker": "a\nb"},
+        {"document_id": "x" * 513},
+        {"entities": "Ana"},
+        {"context": ""},
+        {"context": 5},
     ],
-    ids=lambda fields: repr(fields)[:40],
-)  # fmt: skip
+    ids=lambda fields: repr(fields)[:36],
+)
 def test_a_bad_field_is_refused_and_nothing_is_written(bank: Bank, call: Caller, fields: dict[str, Any]) -> None:
     """A wrong value is named in a `UsageError`; nothing of the call is written."""
     with pytest.raises(UsageError) as caught:

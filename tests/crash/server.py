@@ -14,7 +14,7 @@ import signal
 import sys
 
 from lorebank import open_bank
-from lorebank._mnemopi import backend  # noqa: F401 - loads all that a child needs
+from lorebank.testing import temporary_bank
 
 
 def write(url: str, log: str, seed: int) -> None:
@@ -50,6 +50,8 @@ def live(url: str, log: str, milliseconds: float, seed: int) -> str:
 
 
 def main() -> None:
+    with temporary_bank() as bank:  # loads and compiles all that a child needs
+        bank.retain(["one", "two"], session="s")
     for line in sys.stdin:
         url, log, milliseconds, seed = line.split()
         print(live(url, log, float(milliseconds), int(seed)), flush=True)  # noqa: T201 - the answer

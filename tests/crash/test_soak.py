@@ -18,7 +18,8 @@ def test_processes_and_threads_lose_nothing(url: str) -> None:
     seconds = os.environ.get("LOREBANK_SOAK_SECONDS", "6")
     command = [sys.executable, str(WRITERS), url]
     processes = [
-        subprocess.Popen([*command, name, seconds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for name in ("p", "q")
+        subprocess.Popen([*command, name, seconds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for name in ("p", "q")
     ]
     for process in processes:
         assert process.stdin is not None

@@ -37,7 +37,10 @@ def main() -> None:
     until = time.monotonic() + seconds
     with open_bank(url, bank="soak") as bank, ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda thread: live(bank, f"{process}{thread}", until), "abcd"))
-    report = {"kept": [each for kept, _ in results for each in kept], "failed": [each for _, failed in results for each in failed]}
+    report = {
+        "kept": [each for kept, _ in results for each in kept],
+        "failed": [each for _, failed in results for each in failed],
+    }
     print(json.dumps(report))  # noqa: T201 - the report
 
 

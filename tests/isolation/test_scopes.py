@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from lorebank import Bank, MissingError, UsageError, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
 from lorebank.seams import MemoryTools, Scope, scope_by_tag
@@ -176,7 +177,9 @@ def test_neighbours_in_a_session_obey_the_scope_and_the_filter(opened: Opener, u
     """Messages right before and after a match come along only where they may be read."""
     atlas, zeus = (opened(backend=ByTag(url), bank="ana", project=label) for label in ("atlas", "zeus"))
     for n in range(6):
-        (atlas if n % 2 else zeus).retain(f"message {n} {'about the cello' if n == 3 else ''}", session="talk", tags=["even" if n % 4 == 1 else "odd"])
+        (atlas if n % 2 else zeus).retain(
+            f"message {n} {'about the cello' if n == 3 else ''}", session="talk", tags=["even" if n % 4 == 1 else "odd"]
+        )
     found = atlas.recall("cello", limit=20, max_tokens=10_000)
     assert all("project:atlas" in memory.tags for memory in found)
     assert all("odd" in memory.tags for memory in atlas.recall("cello", tags=["odd"], limit=20))

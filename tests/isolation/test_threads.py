@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
+
 from lorebank import Bank, Item, MissingError
 
 NAMES = ("ana", "ben", "cleo", "dora")
@@ -27,7 +28,12 @@ def live(bank: Bank, foreign: list[str], seed: int) -> list[str]:
     """Writes, reads and edits through one bank at random; gives what went wrong."""
     chance, wrong, mine = random.Random(seed), list[str](), list[str]()
     for number in range(ROUNDS):
-        said = {"session": "talk", "document_id": "doc", "tags": ["common"], "timestamp": datetime(2026, 1, 1 + number, tzinfo=UTC)}
+        said = {
+            "session": "talk",
+            "document_id": "doc",
+            "tags": ["common"],
+            "timestamp": datetime(2026, 1, 1 + number, tzinfo=UTC),
+        }
         mine.append(str(bank.retain(claim(bank.name, number * 100 + seed), **said).stored[0].id))
         found = bank.recall("What is the secret colour on day blue?", limit=50, max_tokens=10_000)
         listed = bank.list(session="talk", document="doc", tags=["common"])
@@ -62,7 +68,10 @@ def touch(bank: Bank, other: str) -> str | None:
 def planted(bank: Bank) -> dict[str, list[str]]:
     """Three memories for each bank that nobody may touch."""
     return {
-        name: [str(o.id) for o in bank.named(name).retain([claim(name, 90_000 + n) for n in range(3)], session="talk", tags=["common"]).stored]
+        name: [
+            str(o.id)
+            for o in bank.named(name).retain([claim(name, 90_000 + n) for n in range(3)], session="talk", tags=["common"]).stored
+        ]
         for name in NAMES
     }
 

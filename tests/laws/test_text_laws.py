@@ -12,13 +12,10 @@ from lorebank._domain.query import compose_query
 from lorebank._domain.redaction import redact
 from lorebank._mnemopi.search.terms import MAX_TERM, query_terms, terms
 
-SECRETS = st.sampled_from(
-    [
-        "password", "token", "Authorization", "Bearer", "Basic", "cookie", "Set-Cookie", ":", "=", " ", "\n", '"', "'", "[", "]", "[redacted]",
-        "://", "@", "/", "u:p@h", "http", "sk-", "ghp_", "a1b2c3d4e5f6a7b8c9d0", "eyJ", ".", "-----BEGIN PRIVATE KEY-----",
-        "-----END PRIVATE KEY-----", ",", ";", "&", "_", "-", "api_key", "secret",
-    ]
-)  # fmt: skip
+KEYS = ["password", "token", "api_key", "secret", "Authorization", "Bearer", "Basic", "cookie", "Set-Cookie", "http"]
+SIGNS = [":", "=", " ", "\n", '"', "'", "[", "]", "[redacted]", "://", "@", "/", ".", ",", ";", "&", "_", "-"]
+VALUES = ["u:p@h", "sk-", "ghp_", "a1b2c3d4e5f6a7b8c9d0", "eyJ", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"]
+SECRETS = st.sampled_from([*KEYS, *SIGNS, *VALUES])
 LEAKY = st.lists(SECRETS | st.text(max_size=3), max_size=14).map("".join)
 FRAMES = st.lists(
     st.sampled_from(

@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from lorebank._domain.scope import parse_tags
 from lorebank.errors import UsageError
 
-T = TypeVar("T")
 MemoryType = Literal["world", "experience", "observation"]
 Veracity = Literal["stated", "inferred", "tool", "imported", "unknown", "true", "false"]
 Budget = Literal["low", "mid", "high"]
@@ -45,11 +44,6 @@ EXTRACTION = Writer("extraction", 0.6, "inferred", "world")
 TRANSCRIPT = Writer("transcript", 0.5, "unknown", "experience")
 
 
-def unique(values: Iterable[T]) -> tuple[T, ...]:
-    """The values without repeats, in order."""
-    return tuple(dict.fromkeys(values))
-
-
 def parse_type(value: object) -> MemoryType:
     """Accepts `world`, `experience`, `observation` and the older names `fact` and `episode`."""
     if isinstance(value, str):
@@ -63,10 +57,10 @@ def parse_types(values: Iterable[object]) -> tuple[MemoryType, ...]:
     """The types to read, without repeats; none at all is a mistake, since it could only find nothing."""
     if isinstance(values, str):
         raise UsageError(f"`types` must be a sequence of types; found the text {values!r}")
-    types = unique([parse_type(value) for value in values])
+    types: dict[MemoryType, None] = dict.fromkeys([parse_type(value) for value in values])
     if not types:
         raise UsageError("`types` is empty: name at least one type, or leave it out for the default")
-    return types
+    return tuple(types)
 
 
 def parse_text(value: object, name: str, *, limit: int = MAX_TEXT) -> str:

@@ -143,7 +143,6 @@ def test_a_leap_day_without_a_year_is_that_day_of_leap_years(query: str) -> None
         "You may march on",
         "feb 30",
         "2023-13",
-        "2023-02-30x",
         "room 2023a",
         "9999 years ago",
         "99999 days",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lorebank._mnemopi.search.question import parse_question
-from lorebank._mnemopi.search.terms import MAX_TERM, distinct, normalize, query_terms, stem, terms, words
+from lorebank._mnemopi.search.terms import MAX_TERM, normalize, query_terms, stem, terms, words
 
 ANCHOR = datetime(2024, 5, 15, 12, tzinfo=UTC)
 
@@ -121,11 +121,6 @@ def test_words_keep_function_words_and_order() -> None:
 def test_a_stem_is_the_same_each_time() -> None:
     """Known stems are remembered."""
     assert [stem("cities"), stem("cities"), stem("city")] == ["citi", "citi", "citi"]
-
-
-def test_distinct_keeps_the_order() -> None:
-    """First come, first kept."""
-    assert distinct(["b", "a", "b"]) == ("b", "a")
 
 
 def test_a_question_is_parsed_once() -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ def _lexical(pool: Pool, holding: Mapping[str, Places], texts: Sequence[str], co
     padded: list[str] = [f" {text} " for text in texts[: pool.matched]]
     for term, places in holding.items():
         weight = pool.weights[term]
-        for place in places.tolist():
+        for place in cast("list[int]", places.tolist()):
             frequency: int = padded[place].count(f" {term} ")
             if frequency:
                 held[place] += weight

@@ -1,0 +1,66 @@
+"""The README's fences run as they stand."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_examples import CodeExample, EvalExample, find_examples
+
+from langchain_lorebank.testing import ScriptedChatModel, call
+from llamaindex_lorebank.testing import ScriptedLLM
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PYTHON = [example for example in find_examples(README) if example.prefix == "python"]
+
+
+@pytest.fixture
+def model() -> ScriptedChatModel:
+    """What the LangChain fence calls `model`."""
+    return ScriptedChatModel(script=[call("retain", items=[{"content": "Ana likes tea."}]), "Noted."])
+
+
+@pytest.mark.parametrize("example", PYTHON, ids=lambda example: f"line-{example.start_line}")
+def test_a_fence_runs(
+    example: CodeExample, eval_example: EvalExample, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each Python fence runs with a model or an LLM of the reader's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    names = eval_example.run(example, module_globals={"model": model, "llm": ScriptedLLM(answer=lambda prompt: prompt)})
+    if "agent" in names:
+        assert names["agent"].invoke({"messages": [("user", "I like tea")]})["messages"][-1].text == "Noted."
+    if "engine" in names:
+        assert str(names["engine"].query("What does Ana like?"))
+    if "memory" in names:
+        assert names["memory"].text
+    assert example.source
+
+
+def test_there_are_three_fences() -> None:
+    """LangChain, LlamaIndex, and no framework."""
+    assert len(PYTHON) == 3
+
+
+def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:
+    """The first command runs the demo, the second everything; CI runs the second one."""
+    [fence] = re.findall(r"```sh\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    demo, checks = fence.strip().splitlines()
+    assert demo.endswith(".venv/bin/lorebank demo")
+    assert checks.endswith(".venv/bin/nox")
+    assert "README.md" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_demo_command_runs(tmp_path: Path) -> None:
+    """`lorebank demo` tells facts in one process and answers from memory in another."""
+    done = subprocess.run(
+        [sys.executable, "-m", "lorebank.cli", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1 memory stored." in done.stdout
+    assert done.stdout.count("I remember: On flights I always want an aisle seat") == 2
+    assert "nothing recalled" in done.stdout
+    assert list(tmp_path.iterdir()) == []

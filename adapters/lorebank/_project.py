@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from lorebank._domain.scope import parse_label
 from lorebank.errors import UsageError
@@ -48,8 +49,17 @@ def _remote_label(config: Path) -> str | None:
         return None
     remotes = {name: parser[name].get("url") for name in parser.sections() if name.startswith("remote ")}
     url = remotes.get('remote "origin"') or next(filter(None, remotes.values()), None)
-    parts = [part for part in re.split(r"[/:\\]+", (url or "").removesuffix("/").removesuffix(".git")) if part]
-    return "-".join(parts[-2:]) if len(parts) > 1 else None
+    parts = [part for part in re.split(r"[/\\]+", _repository_path(url or "")) if part]
+    return "-".join(parts[-2:]) or None
+
+
+def _repository_path(url: str) -> str:
+    """The path in a remote's URL or in `host:path`, without user, password, host and port."""
+    plain = url.strip().removesuffix("/").removesuffix(".git")
+    if "://" in plain:
+        return urlsplit(plain).path
+    host, colon, path = plain.partition(":")
+    return path if colon and "/" not in host else plain
 
 
 def _name(folder: Path) -> str:

@@ -122,7 +122,8 @@ class MemoryTools:
         receipt = bank.write(list(items), {}, TOOL)
         bank.connections.tell(Retained(bank.name, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
         return ToolReply(
-            retain_text(receipt), {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)}
+            retain_text(receipt, bank.backend),
+            {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)},
         )
 
     def _recalled(self, query: str) -> ToolReply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lorebank._domain.memory import Item, Outcome
+from lorebank._domain.memory import Item, Outcome, parse_item
 from lorebank._domain.message import substantive
 from lorebank._domain.redaction import redact_item
 from lorebank._domain.settings import RetainSettings
@@ -44,6 +44,10 @@ def _gated(item: Item, settings: RetainSettings) -> tuple[Item | None, str]:
     if settings.before_enqueue is None:
         return item, ""
     try:
-        return settings.before_enqueue(item), "refused by before_enqueue"
+        amended = settings.before_enqueue(item)
+        allowed = None if amended is None else parse_item(amended).located(settings.zone())
     except Exception as error:  # noqa: BLE001 - the user's function: whatever it raises refuses
         return None, f"refused by before_enqueue: {type(error).__name__}"
+    if allowed is not None and not substantive(allowed.content):
+        return None, "no letter or digit in it"
+    return allowed, "refused by before_enqueue"

@@ -47,6 +47,7 @@ class _Live:
     def __init__(self, engine: Engine) -> None:
         self.pid = os.getpid()
         self.engine = engine
+        self.writer = engine.execution_options(lorebank_write=True)
         self.writers = threading.Lock()
         self.preparer = threading.get_ident()
         self.ready = False
@@ -76,10 +77,8 @@ class Database:
     def write(self) -> Generator[Connection]:
         """A connection that holds the write lock; all of it is committed at the end, or nothing."""
         live = self._opened()
-        with self._explained(), self._turn(live), live.engine.connect() as connection:
-            connection.execution_options(lorebank_write=True)
-            with connection.begin():
-                yield connection
+        with self._explained(), self._turn(live), live.writer.connect() as connection, connection.begin():
+            yield connection
 
     @contextmanager
     def alone(self) -> Generator[sqlite3.Connection]:

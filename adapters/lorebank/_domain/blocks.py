@@ -20,7 +20,7 @@ MAX_RENDER_CHARS = 16_000
 
 _NAMES = "|".join(sorted(map(re.escape, TAGS), key=len, reverse=True))
 _LOOKALIKE = re.compile(rf"[<＜﹤](?=[\s/／\\]*(?:{_NAMES})(?![\w-]))", re.IGNORECASE)
-_TAG = re.compile(rf"<\s*(?P<close>/?)\s*(?:{_NAMES})(?![\w-])[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(rf"<\s*(?:(?P<close>/)\s*)?(?:{_NAMES})(?![\w-])[^<>]*>", re.IGNORECASE)
 _BRACES = str.maketrans({"{": "｛", "}": "｝"})
 
 _PREAMBLE = (
@@ -58,17 +58,18 @@ def render_mental_models(models: Sequence[MentalModel], *, max_chars: int = MAX_
     """The `<mental_models>` block within `max_chars` characters, never exceeded and never torn.
 
     Models come by priority and share the room fairly, headings charged; a model that is cut ends with a mark; a model
-    whose share would not hold its heading and a few words is left out, the last in order first.
+    whose share would not hold its heading and a few words is left out.
     """
     sections = [(f"# {fence(fold(m.name))}\n", fence(m.content.strip())) for m in by_priority(models) if m.content.strip()]
     while sections:
         frame = len("\n".join([f"<{MENTAL_MODELS}>", _MODELS_PREAMBLE, "", f"</{MENTAL_MODELS}>"])) + 1
         room = max_chars - frame - 2 * (len(sections) - 1)
         shares = share_budget([len(heading) + len(body) for heading, body in sections], room)
-        if all(share >= min(len(h) + len(b), len(h) + 40) for share, (h, b) in zip(shares, sections, strict=True)):
+        torn = [i for i, (share, (h, b)) in enumerate(zip(shares, sections, strict=True)) if share < len(h) + min(len(b), 40)]
+        if not torn:
             texts = [h + _clip(b, share - len(h)) for share, (h, b) in zip(shares, sections, strict=True)]
             return "\n".join([f"<{MENTAL_MODELS}>", _MODELS_PREAMBLE, "", "\n\n".join(texts), f"</{MENTAL_MODELS}>"])
-        sections.pop()
+        sections.pop(torn[-1])
     return ""
 
 

@@ -63,6 +63,9 @@ def parse_types(values: Iterable[object]) -> tuple[MemoryType, ...]:
     return tuple(types)
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def parse_text(value: object, name: str, *, limit: int = MAX_TEXT) -> str:
     """A text with something in it, within the limit; returned as it is."""
     if not isinstance(value, str):
@@ -71,8 +74,10 @@ def parse_text(value: object, name: str, *, limit: int = MAX_TEXT) -> str:
         raise UsageError(f"`{name}` is blank: there is nothing to work with")
     if len(value) > limit:
         raise UsageError(f"`{name}` has {len(value):,} characters; the limit is {limit:,}. Split it into several")
-    if any("\ud800" <= char <= "\udfff" for char in value):
+    if not value.isascii() and _SURROGATE.search(value):
         raise UsageError(f"`{name}` holds a lone surrogate, which no database or server can store")
+    if "\0" in value:
+        raise UsageError(f"`{name}` holds a NUL character, which not every database can store")
     return value
 
 
@@ -108,15 +113,20 @@ def parse_metadata(value: object) -> Mapping[str, Any]:
     if bad := [key for key in mapping if not isinstance(key, str) or not key]:
         raise UsageError(f"`metadata` has a key that is not text: {bad[0]!r}")
     try:
-        return cast("dict[str, Any]", json.loads(json.dumps(dict(mapping), allow_nan=False)))
+        text = json.dumps(dict(mapping), allow_nan=False, ensure_ascii=False)
+        text.encode()
+        return cast("dict[str, Any]", json.loads(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"`metadata` holds what JSON can't: {error}") from error
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def parse_name(value: object, name: str) -> str:
     """A short label (session, speaker, document, entity): text without control characters, 512 characters at most."""
     text = parse_text(value, name, limit=512).strip()
-    if any(ord(char) < 32 or ord(char) == 127 for char in text):
+    if _CONTROL.search(text):
         raise UsageError(f"`{name}` holds a control character: {text!r}")
     return text
 
@@ -152,7 +162,7 @@ class Item:
 
     def _parsed(self) -> dict[str, Any]:
         """The fields that were given, checked and in their stored shape."""
-        parsed: dict[str, Any] = {"tags": parse_tags(self.tags) if self.tags else ()}
+        parsed: dict[str, Any] = {"tags": parse_tags(self.tags) if self.tags != () else ()}
         parsed["entities"] = _names(self.entities, "entities") if self.entities else ()
         if self.context is not None:
             parsed["context"] = parse_text(self.context, "context")
@@ -183,13 +193,18 @@ class Item:
         missing = {name: value for name, value in defaults.items() if getattr(self, name) in (None, ())}
         return replace(self, **missing) if missing else self
 
+    def rewritten(self, **values: Any) -> Item:
+        """A copy with some fields replaced as they are: they have been checked."""
+        copied = object.__new__(Item)
+        for name in ITEM_FIELDS:
+            object.__setattr__(copied, name, values[name] if name in values else getattr(self, name))
+        return copied
+
     def located(self, zone: tzinfo | None) -> Item:
         """The item with its times in UTC."""
-        if self.timestamp is None and self.valid_until is None:
-            return self
-        said = None if self.timestamp is None else parse_moment(self.timestamp, "timestamp", zone)
-        until = None if self.valid_until is None else parse_moment(self.valid_until, "valid_until", zone)
-        return replace(self, timestamp=said, valid_until=until)
+        times = {"timestamp": self.timestamp, "valid_until": self.valid_until}
+        found = {name: parse_moment(value, name, zone) for name, value in times.items() if value is not None}
+        return self.rewritten(**found) if found else self
 
 
 ITEM_FIELDS = tuple(f.name for f in fields(Item))
@@ -370,7 +385,7 @@ class Reflection:
     structured: Mapping[str, Any] | None = None
 
 
-_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
+_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]")
 
 
 def count_tokens(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,10 +60,18 @@ class Seed:
         if scoping not in self.scopings:
             return None
         if self.project and scoping == "per-project-tagged" and label is not None:
-            suffix = re.sub(r"[^a-z0-9._-]+", "-", label.casefold()).strip("-") or "project"
+            suffix = _suffix(label)
             tags = (*self.tags, f"project:{label}")
             return MentalModel(f"{self.id}-{suffix}", self.name, self.source_query, "", tags, self.max_tokens)
         return MentalModel(self.id, self.name, self.source_query, "", self.tags, self.max_tokens)
+
+
+def _suffix(label: str) -> str:
+    """A project's label as part of an id: as it is where an id may hold it, else shortened, with a digest that keeps
+    projects apart.
+    """
+    plain = re.sub(r"[^a-z0-9._-]+", "-", label).strip("-")[:64]
+    return plain if plain == label else f"{plain or 'project'}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
 _PROJECTS: tuple[Scoping, ...] = ("per-project", "per-project-tagged")

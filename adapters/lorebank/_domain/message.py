@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from itertools import pairwise
+from typing import Any, Literal, cast, get_args
 
 from lorebank._domain import blocks
 from lorebank.errors import UsageError
@@ -68,6 +69,17 @@ class Keep:
     exclude: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("user", "assistant", "tool_calls"):
+            if not isinstance(getattr(self, name), bool):
+                raise UsageError(f"`keep.{name}` must be true or false; found {getattr(self, name)!r}")
+        if self.tool_results not in ("errors", "all", "none"):
+            raise UsageError(f"`keep.tool_results` must be errors, all or none; found {self.tool_results!r}")
+        for name in ("include", "exclude", "strip"):
+            value: object = getattr(self, name)
+            if not isinstance(value, (tuple, list)) or not all(isinstance(each, str) for each in cast("Sequence[object]", value)):
+                raise UsageError(f"`keep.{name}` must be a list of names; found {value!r}")
+
     def tool(self, name: str | None) -> bool:
         """Whether this tool's calls and results are kept."""
         return name not in self.exclude and (not self.include or name in self.include)
@@ -85,7 +97,7 @@ def substantive(text: str) -> bool:
 def user_turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The messages, cut before each user message; what stands before the first one is left out."""
     starts = [i for i, message in enumerate(messages) if message.role == "user" and not message.injected]
-    return [tuple(messages[a:b]) for a, b in zip(starts, [*starts[1:], len(messages)], strict=True)]
+    return [tuple(messages[a:b]) for a, b in pairwise([*starts, len(messages)])]
 
 
 def last_turns(messages: Sequence[Message], count: int) -> tuple[Message, ...]:
@@ -118,8 +130,19 @@ def _tool_result(message: Message, keep: Keep, own_tools: frozenset[str]) -> str
 
 
 def _tool_call(call: ToolCall, keep: Keep) -> str:
-    arguments = {name: value for name, value in call.arguments.items() if name not in keep.strip}
+    arguments = {name: _stripped(value) for name, value in call.arguments.items() if name not in keep.strip}
     return f"{call.name}({json.dumps(arguments, ensure_ascii=False, default=str, separators=(', ', ': '))[1:-1]})"
+
+
+def _stripped(value: Any) -> Any:
+    """A tool's argument without our blocks, at any depth."""
+    if isinstance(value, str):
+        return blocks.strip(value)
+    if isinstance(value, Mapping):
+        return {str(name): _stripped(each) for name, each in cast("Mapping[object, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_stripped(each) for each in cast("Sequence[Any]", value)]
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +183,11 @@ class Transcript:
         return "\n\n".join(f"[role: {line.role}]\n{_defuse(line.text)}\n[{line.role}:end]" for line in self.lines)
 
 
+_FRAMES = ("[role: ", *(f"[{role}:end" for role in ROLES))
+
+
 def _defuse(text: str) -> str:
     """Text whose own frame-like lines can't be taken for ours."""
-    return "\n".join(
-        f"({line[1:-1]})" if line.startswith(("[role: ", *(f"[{role}:end" for role in ROLES))) and line.endswith("]") else line
-        for line in text.split("\n")
-    )
+    return "".join(
+        f"({line.strip()[1:-1]})\n" if line.strip().startswith(_FRAMES) else line for line in text.splitlines(keepends=True)
+    ).removesuffix("\n")

@@ -23,7 +23,7 @@ def compose_query(messages: Sequence[Message], *, context_turns: int, max_chars:
     if max_chars < 1:
         raise ValueError(f"`max_chars` must be at least 1; found {max_chars}")
     turns = last_turns(messages, context_turns)
-    users = [message for message in turns or last_turns(messages, 1) if message.role == "user"]
+    users = [message for message in turns or last_turns(messages, 1) if message.role == "user" and not message.injected]
     if not users:
         return ""
     newest = blocks.strip(users[-1].text).strip()

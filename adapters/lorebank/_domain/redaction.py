@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from lorebank._domain.memory import Item
@@ -19,16 +18,23 @@ Redactor = Callable[[str], tuple[str, int]]
 
 MARK = "[redacted]"
 
-_HINT = re.compile(
-    r"bearer|basic|sk-|[rsp]k_|gh[pousr]_|github_pat_|glpat-|xox|akia|asia|aiza|hf_|npm_|eyj|-----begin|cookie|://"
-    r"|pass|pwd|secret|token|key|auth|credential",
-    re.IGNORECASE,
-)
+_HINTS = (
+    "bearer", "basic", "sk-", "k_live", "k_test", "gh", "glpat", "xox", "akia", "asia", "aiza", "hf_", "npm_", "eyj", "-----",
+    "cookie", "://", "pass", "pwd", "secret", "token", "key", "auth", "credential",
+)  # fmt: skip
+_VALUE = r"(?:\"(?!\[redacted\])[^\"\r\n]{3,}\"|'(?!\[redacted\])[^'\r\n]{3,}'|(?!\[redacted\]|[\"'])[^\s,;\"'&]{3,})"
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), MARK),
-    (re.compile(r"(?im)^(\s*(?:set-)?cookie\s*:\s*)(?!\[redacted\])\S[^\r\n]*"), rf"\1{MARK}"),
-    (re.compile(r"(?i)\b(bearer|basic)(\s+)(?=[a-z0-9._~+/=-]*[0-9._~+/=-])[a-z0-9._~+/=-]{8,}"), rf"\1\2{MARK}"),
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,256}):(?!\[redacted\]@)[^\s/@]{1,256}@"), rf"\1:{MARK}@"),
+    (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL), MARK),
+    (re.compile(r"(?i)\b((?:set-)?cookie[ \t]{0,8}:[ \t]{0,8})(?!\[redacted\])[^\s=\"']{1,200}=[^\r\n\"']*"), rf"\1{MARK}"),
+    (
+        re.compile(
+            rf"(?i)\b(authorization[\"']?[ \t]{{0,8}}[=:][ \t]{{0,8}}[\"']?(?:(?:bearer|basic|token|digest|apikey)[ \t]+)?){_VALUE}"
+        ),
+        rf"\1{MARK}",
+    ),
+    (re.compile(r"(?i)\b(bearer[ \t]+)(?=[a-z._~+/=-]*[0-9])[a-z0-9._~+/=-]{8,}"), rf"\1{MARK}"),
+    (re.compile(r"(?i)\b(basic[ \t]+)(?=[a-z+/]*(?:[0-9]|=(?![a-z])))[a-z0-9+/]{6,}={0,2}"), rf"\1{MARK}"),
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,256}):(?!\[redacted\]@)[^\s/]{1,256}@"), rf"\1:{MARK}@"),
     (
         re.compile(
             r"\b(?:sk-[A-Za-z0-9_-]{16,}|[rsp]k_(?:live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}"
@@ -40,9 +46,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (
         re.compile(
-            r"(?i)\b((?:[a-z0-9]+[_-])*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key"
-            r"|secret[_-]?key|private[_-]?key|credentials?|authorization)[\"']?\s*[=:]\s*)"
-            r"(\"(?!\[redacted\])[^\"\r\n]{3,}\"|'(?!\[redacted\])[^'\r\n]{3,}'|(?!(?:bearer|basic)\b|[\"'\[])[^\s,;\"'&]{3,})"
+            r"(?i)(?<![\w-])((?:[a-z0-9]{0,32}[_-]){0,6}[a-z0-9]{0,24}?(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key"
+            rf"|access[_-]?key|private[_-]?key|credentials?)[\"']?[ \t]{{0,8}}[=:][ \t]{{0,8}}){_VALUE}"
         ),
         rf"\1{MARK}",
     ),
@@ -51,7 +56,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def redact(text: str) -> tuple[str, int]:
     """The text without its secrets, each replaced by `[redacted]`, and how many there were. Redacting twice changes nothing."""
-    if _HINT.search(text) is None:
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _HINTS):
         return text, 0
     found = 0
     for pattern, mark in _PATTERNS:
@@ -75,21 +81,27 @@ def redact_value(value: Any, redactor: Redactor) -> tuple[Any, int]:
 
 def _redact_pair(key: str, value: Any, redactor: Redactor) -> tuple[Any, int]:
     """`{"password": "x"}` holds a secret that neither its key nor its value shows alone."""
+    if isinstance(value, (list, tuple)):
+        parts = [_redact_pair(key, each, redactor) for each in cast("Sequence[Any]", value)]
+        return [each for each, _ in parts], sum(count for _, count in parts)
     plain, count = redact_value(value, redactor)
-    if count or not isinstance(value, str):
+    if count or isinstance(value, bool) or not isinstance(value, (str, int, float)) or value == MARK:
         return plain, count
     _, together = redactor(f"{key}={value}")
     return (MARK, together) if together else (plain, 0)
 
 
 def redact_item(item: Item, redactor: Redactor) -> tuple[Item, int]:
-    """An item with its content, context, metadata and tags redacted, and how many secrets were taken out."""
+    """An item with its content, context, metadata and tags redacted, and how many secrets were taken out.
+
+    A mark may be longer than the secret it stands for: limits were checked on what the caller gave.
+    """
     content, found = redactor(item.content)
     changed: dict[str, Any] = {"content": content} if found else {}
     for name in ("context", "metadata", "tags"):
         if value := getattr(item, name):
             plain, count = redact_value(value, redactor)
             if count:
-                changed[name] = plain
+                changed[name] = tuple(plain) if name == "tags" else plain
                 found += count
-    return (replace(item, **changed), found) if changed else (item, found)
+    return (item.rewritten(**changed), found) if changed else (item, found)

@@ -135,7 +135,10 @@ def parse_tag_groups(groups: object) -> tuple[TagRule, ...]:
         return ()
     if isinstance(groups, (str, Mapping)) or not isinstance(groups, Iterable):
         raise UsageError(f"`tag_groups` must be a list of groups; found {groups!r}")
-    return tuple(_parse_group(group, depth=0) for group in cast("Iterable[object]", groups))
+    parsed = tuple(_parse_group(group, depth=0) for group in cast("Iterable[object]", groups))
+    if not parsed:
+        raise UsageError("`tag_groups` is empty: leave it out to read without a filter")
+    return parsed
 
 
 def _parse_group(value: object, *, depth: int) -> TagRule:
@@ -144,19 +147,19 @@ def _parse_group(value: object, *, depth: int) -> TagRule:
     group = cast("Mapping[str, object]", value)
     if set(group) == {"and"} or set(group) == {"or"}:
         (word, parts), kind = next(iter(group.items())), Every if "and" in group else Either
-        if not isinstance(parts, Iterable) or isinstance(parts, (str, Mapping)):
-            raise UsageError(f"a tag group's {word!r} must be a list; found {parts!r}")
+        if not isinstance(parts, (list, tuple)) or not parts:
+            raise UsageError(f"a tag group's {word!r} must be a list with at least one group, not empty; found {parts!r}")
         return kind(tuple(_parse_group(part, depth=depth + 1) for part in cast("Iterable[object]", parts)))
     if set(group) == {"not"}:
         return Neither(_parse_group(group["not"], depth=depth + 1))
     if "tags" not in group or not set(group) <= {"tags", "match", "resolve"}:
-        raise UsageError(f"a tag group is a leaf with `tags`, or one of `and`, `or`, `not`; found {sorted(group)}")
+        raise UsageError(f"a tag group is a leaf with `tags`, or one of `and`, `or`, `not`; found {sorted(map(str, group))}")
     if group.get("resolve", "exact") != "exact":
         raise UnsupportedError(f"a tag group's `resolve` can only be exact here; found {group['resolve']!r}")
     tags = group["tags"]
-    if not isinstance(tags, Iterable):
-        raise UsageError(f"a tag group's `tags` must be a list; found {tags!r}")
-    return Leaf(parse_tags(cast("Iterable[object]", tags)), parse_match(group.get("match", "any_strict")))
+    if not (parsed := parse_tags(tags)):
+        raise UsageError("a tag group's `tags` is empty: name at least one tag")
+    return Leaf(parsed, parse_match(group.get("match", "any_strict")))
 
 
 @dataclass(frozen=True, slots=True)

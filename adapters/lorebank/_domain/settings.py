@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -14,6 +15,7 @@ from lorebank._domain import memory as memories
 from lorebank._domain.memory import Budget, MemoryType
 from lorebank._domain.message import Keep
 from lorebank._domain.redaction import Redactor, redact
+from lorebank._domain.scope import parse_tags
 from lorebank.errors import LorebankError, UsageError
 
 
@@ -37,7 +39,7 @@ class Settings(BaseModel):
             return cls()
         if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
             raise UsageError(f"{cls.__name__} must be a {cls.__name__} or a mapping; found {type(value).__name__}")
-        return cls(**value)
+        return cls(**{str(name): each for name, each in value.items()})
 
 
 def _explain(kind: type[Settings], error: ValidationError) -> str:
@@ -76,8 +78,28 @@ def _listed(value: object) -> object:
     return tuple(cast("list[object]", value)) if isinstance(value, list) else value
 
 
+def _tags(value: object) -> object:
+    try:
+        return parse_tags(value) if value != () else ()
+    except LorebankError as error:
+        raise ValueError(str(error)) from error
+
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_PLACEHOLDERS = ("bank", "project", "session_id")
+
+
+def _scopes(values: tuple[str, ...]) -> tuple[str, ...]:
+    for name in (name for value in values for name in _PLACEHOLDER.findall(value)):
+        if name not in _PLACEHOLDERS:
+            raise ValueError(f"{{{name}}} is no placeholder; there are {', '.join(f'{{{each}}}' for each in _PLACEHOLDERS)}")
+    return values
+
+
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Tags = Annotated[tuple[str, ...], BeforeValidator(_tags)]
+Scopes = Annotated[tuple[str, ...], BeforeValidator(_tags), AfterValidator(_scopes)]
 Types = Annotated[tuple[MemoryType, ...], BeforeValidator(_types)]
 
 
@@ -103,7 +125,7 @@ class RecallSettings(Settings):
     types: Types = ("world", "experience")
     budget: Budget = "mid"
     prefer_observations: bool = False
-    min_score: float | None = None
+    min_score: Annotated[float, Field(allow_inf_nan=False)] | None = None
     count_tokens: Callable[[str], int] = memories.count_tokens
     auto_recall: bool = True
     recall_when: Literal["every-turn", "first-turn"] = "every-turn"
@@ -129,8 +151,8 @@ class RetainSettings(Settings):
     keep: Keep = Keep()
     retain_context: str = "conversation"
     transcript_format: Literal["json", "text"] = "json"
-    base_tags: Names = ()
-    observation_scopes: Names = ()
+    base_tags: Tags = ()
+    observation_scopes: Scopes = ()
     on_cancel: Literal["user", "partial"] = "user"
     on_rewrite: Literal["append", "replace"] = "append"
 

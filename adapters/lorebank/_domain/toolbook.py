@@ -112,9 +112,9 @@ def plural(count: int) -> str:
     return "memory" if count == 1 else "memories"
 
 
-def retain_text(receipt: Receipt) -> str:
+def retain_text(receipt: Receipt, style: Style = "mnemopi") -> str:
     """What the model reads after `retain`; the counts are the true ones."""
-    done, verb = (len(receipt.queued), "queued") if receipt.queued else (len(receipt.stored), "stored")
+    done, verb = (len(receipt.stored), "stored") if style == "mnemopi" else (len(receipt.queued), "queued")
     known, refused = len(receipt.duplicates), len(receipt.rejected)
     text = f"{done} {plural(done)} {verb}."
     return f"{text} {known} already known, {refused} rejected." if known or refused else text

@@ -18,12 +18,12 @@ from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import traits
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TICK = timedelta(microseconds=1)
 
 
 def to_ticks(moment: datetime) -> int:
     """Microseconds since 1970, from an aware datetime."""
-    return (moment - _EPOCH) // _TICK
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_ticks(ticks: int) -> datetime:
@@ -48,44 +48,51 @@ def tags_of(text: str | None) -> tuple[str, ...]:
     return tuple(json.loads(text)) if text else ()
 
 
+PLACED = ("key", "bank", "position", "evidence")
+"""The columns that a row gets when it is written; a draft has all the others, in the order of `DRAFTED`."""
+DRAFTED = (
+    "id", "digest", "content", "terms", "traits", "type", "source", "importance", "veracity", "mentioned_at", "valid_until",
+    "session", "speaker", "document", "context", "tags", "metadata", "entities",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One item on its way into a bank, with all that is derived from it."""
+    """One item on its way into a bank: its row without the place, and how many terms it has."""
 
     id: str
     digest: bytes
-    values: Mapping[str, Any]
+    row: tuple[Any, ...]
     length: int
+    session: str | None
+    document: str | None
+    importance: float
+    mentioned_at: int
+    valid_until: int | None
 
 
 def draft(item: Item, writer: Writer, *, identity: str, now: datetime) -> Draft:
     """The row an item becomes. `identity` is its new id; `now` is when it was said where the item does not tell."""
-    derived = content_values(item, item.type or writer.type, salt=identity if writer is TRANSCRIPT else None)
-    values = derived | {
-        "id": identity,
-        "type": item.type or writer.type,
-        "source": writer.source,
-        "importance": writer.importance if item.importance is None else item.importance,
-        "veracity": writer.veracity,
-        "mentioned_at": to_ticks(item.timestamp or now),
-        "valid_until": maybe_ticks(item.valid_until),
-        "session": item.session,
-        "speaker": item.speaker,
-        "document": item.document_id,
-        "context": item.context,
-        "tags": to_json(tuple(item.tags)),
-        "metadata": to_json(item.metadata),
-        "entities": to_json(tuple(item.entities)),
-    }
-    return Draft(identity, derived["digest"], values, len(derived["terms"].split()))
+    kind = item.type or writer.type
+    derived = content_values(item, kind, salt=identity if writer is TRANSCRIPT else None)
+    importance = writer.importance if item.importance is None else item.importance
+    said, until = to_ticks(item.timestamp or now), maybe_ticks(item.valid_until)
+    row = (
+        identity, derived["digest"], item.content, derived["terms"], derived["traits"], kind, writer.source, importance,
+        writer.veracity, said, until, item.session, item.speaker, item.document_id, item.context, to_json(tuple(item.tags)),
+        to_json(item.metadata), to_json(tuple(item.entities)),
+    )  # fmt: skip
+    length = derived["terms"].count(" ") + 1 if derived["terms"] else 0
+    return Draft(identity, derived["digest"], row, length, item.session, item.document_id, importance, said, until)
 
 
 def content_values(item: Item, kind: str, *, salt: str | None) -> dict[str, Any]:
     """The columns that follow from the text: when it changes, they change with it."""
+    spoken = words(item.content)
     return {
         "content": item.content,
-        "terms": " ".join(search_terms(item)),
-        "traits": traits(item.content),
+        "terms": " ".join(search_terms(item, spoken)),
+        "traits": traits(item.content, spoken),
         "digest": digest(item, kind, salt),
     }
 
@@ -93,9 +100,9 @@ def content_values(item: Item, kind: str, *, salt: str | None) -> dict[str, Any]
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai"})
 
 
-def search_terms(item: Item) -> list[str]:
-    """The terms of the text, then those of its speaker, context and entities that the text itself lacks."""
-    found = terms(item.content)
+def search_terms(item: Item, spoken: Sequence[str]) -> list[str]:
+    """The terms of the text with these words, then those of its speaker, context and entities that the text itself lacks."""
+    found = terms(item.content, spoken)
     named = item.speaker if item.speaker and item.speaker.casefold() not in ROLES else None
     beside = [text for text in (named, item.context, *item.entities) if text]
     if beside:

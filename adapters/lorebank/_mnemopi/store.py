@@ -10,13 +10,14 @@ from sqlalchemy import Connection
 
 from lorebank._database.driver import rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
-from lorebank._mnemopi.rows import Draft
-from lorebank._mnemopi.schema import key_range, memories
+from lorebank._mnemopi.rows import DRAFTED, PLACED, Draft
+from lorebank._mnemopi.schema import key_range
 
-_COLUMNS = tuple(column.name for column in memories.columns)
+_COLUMNS = PLACED + DRAFTED
 _INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 - our own names
-_KNOWN = """SELECT key, id, invalidated_at IS NULL AND (valid_until IS NULL OR valid_until > ?) FROM memories
-            WHERE bank = ? AND digest = ?"""
+_KNOWN = """SELECT digest, key, id, invalidated_at IS NULL AND (valid_until IS NULL OR valid_until > ?) FROM memories
+            WHERE bank = ? AND digest IN ({})"""
+_KNOWN_AT_ONCE = 500
 _AGAIN = """UPDATE memories SET evidence = evidence + 1, importance = max(importance, ?),
             valid_until = CASE WHEN valid_until IS NULL OR ? IS NULL THEN NULL ELSE max(valid_until, ?) END
             WHERE bank = ? AND key = ?"""
@@ -67,10 +68,9 @@ def add(connection: Connection, bank: str, drafts: Sequence[Draft], *, replaced:
     if todo.fresh:
         run_many(connection, _INSERT, list(_rows(connection, number, todo)))
     for key, draft in todo.again:
-        until = draft.values["valid_until"]
-        run(connection, _AGAIN, (draft.values["importance"], until, until, number, key))
+        run(connection, _AGAIN, (draft.importance, draft.valid_until, draft.valid_until, number, key))
     for key, draft in todo.revived:
-        run(connection, _REVIVE, (draft.values["valid_until"], draft.values["mentioned_at"], number, key))
+        run(connection, _REVIVE, (draft.valid_until, draft.mentioned_at, number, key))
     return Receipt(stored=tuple(todo.stored), duplicates=tuple(todo.duplicates))
 
 
@@ -81,46 +81,49 @@ def grow(connection: Connection, number: int, *, size: int, length: int, sequenc
 
 def _sort(connection: Connection, number: int, drafts: Sequence[Draft], now: int) -> _Sorted:
     todo = _Sorted()
-    seen: dict[bytes, str] = {}
+    known = _known(connection, number, drafts, now)
     for draft in drafts:
-        document = draft.values["document"]
+        document = draft.document
         todo.said[draft.digest] += 1
-        if draft.digest in seen:
-            todo.duplicates.append(Outcome(seen[draft.digest], "already known", document))
-            continue
-        known = rows_of(connection, _KNOWN, (now, number, draft.digest))
-        seen[draft.digest] = known[0][1] if known else draft.id
-        if not known:
+        if first := todo.fresh.get(draft.digest):
+            todo.duplicates.append(Outcome(first.id, "already known", document))
+        elif draft.digest not in known:
             todo.fresh[draft.digest] = draft
-            todo.stored.append(Outcome(draft.id, document_id=document))
-        elif known[0][2]:
-            todo.again.append((known[0][0], draft))
-            todo.duplicates.append(Outcome(known[0][1], "already known", document))
+            todo.stored.append(Outcome(draft.id, None, document))
         else:
-            todo.revived.append((known[0][0], draft))
-            todo.stored.append(Outcome(known[0][1], "lives again", document))
+            key, identity, live = known[draft.digest]
+            known[draft.digest] = (key, identity, True)
+            (todo.again if live else todo.revived).append((key, draft))
+            outcome = Outcome(identity, "already known" if live else "lives again", document)
+            (todo.duplicates if live else todo.stored).append(outcome)
     return todo
+
+
+def _known(connection: Connection, number: int, drafts: Sequence[Draft], now: int) -> dict[bytes, tuple[int, str, bool]]:
+    """The rows that hold the drafts' statements already: key, id, and whether they are live."""
+    digests = list({draft.digest for draft in drafts})
+    found: dict[bytes, tuple[int, str, bool]] = {}
+    for start in range(0, len(digests), _KNOWN_AT_ONCE):
+        part = digests[start : start + _KNOWN_AT_ONCE]
+        rows = rows_of(connection, _KNOWN.format(",".join("?" * len(part))), (now, number, *part))
+        found |= {row[0]: (row[1], row[2], bool(row[3])) for row in rows}
+    return found
 
 
 def _rows(connection: Connection, number: int, todo: _Sorted) -> Iterator[tuple[object, ...]]:
     """The new rows, each with the next key of its bank and the next place in its session."""
     count = len(todo.fresh)
     last = grow(connection, number, size=count, length=sum(each.length for each in todo.fresh.values()), sequence=count)
-    key = key_range(number)[0] + last - count
     places: dict[str, int] = {}
-    for said, draft in todo.fresh.items():
-        key += 1
-        session: str | None = draft.values["session"]
-        if session is not None and session not in places:
-            found = rows_of(connection, _LAST_PLACE, (number, session))[0][0]
-            places[session] = -1 if found is None else found
-        if session is not None:
-            places[session] += 1
-        derived = {
-            "key": key,
-            "bank": number,
-            "evidence": todo.said[said],
-            "position": None if session is None else places[session],
-        }
-        row = {**draft.values, **derived}
-        yield tuple(row.get(name) for name in _COLUMNS)
+    for key, (said, draft) in enumerate(todo.fresh.items(), key_range(number)[0] + last - count + 1):
+        place = None if draft.session is None else _next_place(connection, number, draft.session, places)
+        yield (key, number, place, todo.said[said], *draft.row)
+
+
+def _next_place(connection: Connection, number: int, session: str, places: dict[str, int]) -> int:
+    """The next place in a session; `places` remembers the last one of each."""
+    if session not in places:
+        found = rows_of(connection, _LAST_PLACE, (number, session))[0][0]
+        places[session] = -1 if found is None else found
+    places[session] += 1
+    return places[session]

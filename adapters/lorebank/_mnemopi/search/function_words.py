@@ -12,7 +12,7 @@ ENGLISH = frozenset(
     """
     a about after again all also am an and any are aren as at be because been before being both but by can cannot could
     couldn d did didn do does doesn doing don during each few for from had hadn has hasn have haven having he her here
-    hers herself him himself his how however i if in into is isn it its itself just ll m may might mine more most must my
+    hers herself him himself his how however i if in into is isn it its itself just ll m may might me mine more most must my
     myself no nor not now o of off on once only onto or other our ours ourselves out over own per re s same shall she
     should shouldn since so some such t than that the their theirs them themselves then there these they this those
     through to too under until up upon us ve very was wasn we were weren what when where whether which while who whom

@@ -7,6 +7,7 @@ may be old. Days are those of the anchor's time zone.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -33,11 +34,9 @@ _MONTH_NAMES = {
 _MONTHS = {name: number for number, names in _MONTH_NAMES.items() for name in names.split()}
 _SURE = {name for names in _MONTH_NAMES.values() for name in names.split()[:1]} - {"march", "may"}
 _NUMBERS = {
-    w: n
-    for n, w in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    )
-}
+    "a": 1, "an": 1, "one": 1, "two": 2, "couple": 2, "three": 3, "few": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
+}  # fmt: skip
 _DAYS = {name: n for n, name in enumerate(["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"])}
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 
@@ -71,12 +70,12 @@ _ASKS_WHEN = re.compile(
 
 def asks_when(query: str) -> bool:
     """Whether the query asks for a time."""
-    return _ASKS_WHEN.search(query) is not None
+    return _ASKS_WHEN.search(unicodedata.normalize("NFC", query)) is not None
 
 
 def find_period(query: str, anchor: datetime) -> Period | None:
     """The period a query names, seen from `anchor` (an aware datetime), or `None`."""
-    text = query.casefold()
+    text = unicodedata.normalize("NFC", query).casefold()
     for pattern, rule in _RULES:
         for match in pattern.finditer(text):
             try:
@@ -105,17 +104,23 @@ def _years(match: re.Match[str], anchor: datetime) -> Iterable[int]:
     return [int(named)] if named else range(anchor.year, anchor.year - _YEARS_BACK, -1)
 
 
-def _named_day(match: re.Match[str], anchor: datetime) -> Period | None:
-    month, day = _MONTHS[match["month"]], int(match["day"])
-    spans: list[Span] = []
-    for year in _years(match, anchor):
+def _existing(years: Iterable[int], month: int, day: int) -> list[date]:
+    """That day of each year that has it."""
+    found: list[date] = []
+    for year in years:
         try:
-            named = date(year, month, day)
+            found.append(date(year, month, day))
         except ValueError:  # 29 February exists in some years only
             continue
-        spans.append(_days(named - timedelta(days=1), named + timedelta(days=1), anchor))
+    return found
+
+
+def _named_day(match: re.Match[str], anchor: datetime) -> Period | None:
+    month = _MONTHS[match["month"]]
+    days = _existing(_years(match, anchor), month, int(match["day"]))
+    spans = tuple(_days(each - timedelta(days=1), each + timedelta(days=1), anchor) for each in days)
     near = tuple(_month(year, month, anchor) for year in _years(match, anchor))
-    return Period(tuple(spans), near) if spans else None
+    return Period(spans, near) if spans else None
 
 
 def _named_month(match: re.Match[str], anchor: datetime) -> Period | None:
@@ -150,7 +155,9 @@ def _cjk(match: re.Match[str], anchor: datetime) -> Period | None:
     month = int(match["m"])
     if not match["d"]:
         return Period(tuple(_month(year, month, anchor) for year in _years(match, anchor)))
-    named = [date(year, month, int(match["d"])) for year in _years(match, anchor)]
+    named = _existing(_years(match, anchor), month, int(match["d"]))
+    if not named:
+        return None
     return Period(tuple(_days(each, each, anchor) for each in named), tuple(_month(each.year, month, anchor) for each in named))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import Stemmer
@@ -32,8 +32,10 @@ _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f
 _RUN = re.compile(f"[{_UNSEGMENTED}\u0300-\u036f]+|[^{_UNSEGMENTED}]+")
 _IS_UNSEGMENTED = re.compile(f"[{_UNSEGMENTED}]")
 _ACCENT = re.compile("[\u0300-\u036f]")
-_COMPOUND = re.compile(r"[^\W_]+(?:[_./\\:-]+[^\W_]+)+|[a-z]+[A-Z][A-Za-z0-9]*|[A-Z][a-z0-9]+[A-Z][A-Za-z0-9]*")
-_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_COMPOUND = re.compile(r"(?<![^\W_])[^\W_]+(?:[_./\\:-]+[^\W_]+)+|(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*[A-Z][A-Za-z0-9]*(?![^\W_])")
+_HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_MAY_IDENTIFY = re.compile(r"[^\W_][_./\\:-]+[^\W_]|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[A-Za-z](?:#|\+\+)")
+"""What every identifier has: most texts have none of it, and are spared the closer look."""
 _SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}
 
@@ -73,18 +75,18 @@ def words(text: str) -> list[str]:
     return _WORD.findall(normalize(text))
 
 
-def terms(text: str) -> list[str]:
-    """The search terms of a text, in order, repeats kept."""
+def terms(text: str, spoken: Sequence[str] | None = None) -> list[str]:
+    """The search terms of a text, in order, repeats kept; `spoken` are its `words`, where they are known."""
     found: list[str] = []
-    plain = normalize(text)
-    for word in _WORD.findall(plain):
+    for word in words(text) if spoken is None else spoken:
         if word in ENGLISH:
             continue
         if word.isascii() or _IS_UNSEGMENTED.search(word) is None:
-            found.append(stem(word))
+            found.append(_known.get(word) or stem(word))
         else:
             found.extend(_unsegmented(word))
-    found.extend(_identifiers(text))
+    if _MAY_IDENTIFY.search(text):
+        found.extend(_identifiers(text))
     return found
 
 
@@ -110,9 +112,10 @@ def _unsegmented(word: str) -> Iterator[str]:
 
 def _identifiers(text: str) -> Iterator[str]:
     """The whole-identifier terms of a text, and the parts that plain words don't give."""
-    for match in _COMPOUND.finditer(text):
-        yield from _compound(match[0])
-    for match in _SYMBOLIC.finditer(text):
+    plain = text if text.isascii() else _ACCENT.sub("", unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text)))
+    for match in _COMPOUND.finditer(plain):
+        yield from filter(None, _compound(match[0]))
+    for match in _SYMBOLIC.finditer(plain):
         yield match[1].lower() + _SYMBOLS[match[2]]
 
 

@@ -220,7 +220,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if parse.parse_number(offset, "offset", 0, 2**62) != int(offset):
             raise UsageError(f"`offset` must be a whole number; found {offset!r}")
         kinds = None if types is None else parse.parse_types(types)
-        selection = Selection(session=session, document=document, rule=parse_filter(tags, tags_match))
+        selection = Selection((), _named(session, "session"), _named(document, "document"), (), parse_filter(tags, tags_match))
         request = ListRequest(parse.parse_count(limit, "limit"), offset, kinds, state, selection)
         return self.connections.backend.list(self._scope, request)
 
@@ -236,8 +236,11 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         """Changes a memory and what was derived from its text; gives it as it is now."""
         if content is None and importance is None and tags is None and metadata is None:
             raise UsageError("`update` needs something to change: content, importance, tags or metadata")
-        item = Item(content if content is not None else "-", importance=importance, tags=tags or (), metadata=metadata)
-        safe = admit_items((item,), self._connections.settings.retain.model_copy(update={"before_enqueue": None})).items[0]
+        item = Item(content if content is not None else "unchanged", importance=importance, tags=tags or (), metadata=metadata)
+        admitted = admit_items((item,), self._connections.settings.retain.model_copy(update={"before_enqueue": None}))
+        if not admitted.items:
+            raise UsageError(f"`content` has {admitted.rejected[0].reason}")
+        [safe] = admitted.items
         change = Change(
             safe.content if content is not None else None,
             safe.importance,
@@ -273,11 +276,12 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if tags is not None and not tags:
             raise UsageError("`tags` is empty: name at least one, or leave it out")
         ids = () if id is None else (_id(id),)
-        selection = Selection(ids, session, document, parse_tags(tags) if tags else ())
+        selection = Selection(ids, _named(session, "session"), _named(document, "document"), parse_tags(tags) if tags else ())
         return self.connections.backend.forget(self._scope, selection, dry_run=dry_run)
 
     def clear(self, *, what: Literal["bank", "local"] = "bank", confirm: str | None = None) -> Removal:
         """Empties the bank that this handle writes to; `confirm` must be its full id. `"local"` drops caches only."""
+        backend = self.connections.backend
         if what == "local":
             return Removal(())
         if what != "bank":
@@ -286,7 +290,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             raise UsageError(
                 f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant"
             )
-        return self.connections.backend.clear(self._scope)
+        return backend.clear(self._scope)
 
     def purge(self) -> str | None:
         """Removes every trace of deleted text from the file; gives why it could not, or `None`."""
@@ -379,6 +383,10 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             rule=rule,
             budget=budget or settings.budget,
         )
+
+
+def _named(value: object, name: str) -> str | None:
+    return None if value is None else parse.parse_name(value, name)
 
 
 def _id(value: object) -> str:

@@ -61,8 +61,9 @@ def open_bank(
     if on_failure not in ("skip", "raise"):
         raise UsageError(f"`on_failure` must be skip or raise; found {on_failure!r}")
     _refuse_unknown(completer=completer, embedder=embedder, ledger=ledger)
-    label = project_label(project)
-    chosen = parse_scoping(scoping, label)
+    silent = switched_off()
+    label = project_label(None if silent and project == "auto" else project)
+    chosen = parse_scoping(None if silent else scoping, label)
     settings = AllSettings(
         _keyed(ConnectionSettings.parse(connection), api_key),
         RecallSettings.parse(recall),
@@ -73,7 +74,7 @@ def open_bank(
     )
     if backend is not None and url is not None:
         raise UsageError("pass a `url` or a `backend`, not both")
-    found = off() if switched_off() else backend or find_backend(url, settings)
+    found = off() if silent else backend or find_backend(url, settings)
     connections = Connections(found, settings, (on_event,) if on_event else (), on_failure)
     home = None if shared is None else parse_bank_id(shared, "shared")
     return Bank(connections, parse_bank_id(bank), scoping=chosen, label=label, shared=home)

@@ -22,7 +22,6 @@ from lorebank._domain.toolbook import (
     ToolName,
     edit_text,
     recall_text,
-    reflect_query,
     reflect_text,
     retain_text,
 )
@@ -134,7 +133,7 @@ class MemoryTools:
         return ToolReply(text, {"count": len(result), "memories": [plain(memory) for memory in result]})
 
     def _reflected(self, query: str, context: str | None) -> ToolReply:
-        answer = self._bank.reflect(reflect_query(query, context))
+        answer = self._bank.reflect(query, context=context if context and context.strip() else None)
         return ToolReply(reflect_text(answer), {"count": len(answer.based_on), "memories": [plain(m) for m in answer.based_on]})
 
     def _edited(self, operation: str, id: str, arguments: Mapping[str, Any]) -> ToolReply:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from lorebank._forks import reset_in_children
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,29 +25,36 @@ WORKERS = 16
 
 
 class Threads:
-    """A bounded pool that is built on first use and again after a fork."""
+    """A bounded pool that is built on first use, and anew in a forked child. Once closed, bodies run at once, in the
+    caller's thread: all they have to say is that their bank is closed.
+    """
 
     def __init__(self, name: str, workers: int = WORKERS) -> None:
         self._name, self._workers = name, workers
         self._pool: ThreadPoolExecutor | None = None
-        self._pid = 0
+        self._closed = False
         self._lock = threading.Lock()
+        reset_in_children(self)
 
     async def run(self, body: Callable[[], R]) -> R:
         """Awaits the body's result from a thread, which sees the caller's context variables."""
-        return await asyncio.wrap_future(self._opened().submit(copy_context().run, body))
+        pool = self._opened()
+        return body() if pool is None else await asyncio.wrap_future(pool.submit(copy_context().run, body))
 
     def close(self) -> None:
         """Lets running bodies end; the pool's threads go with them."""
-        pool, self._pool = self._pool, None
-        if pool is not None and self._pid == os.getpid():
+        with self._lock:
+            pool, self._pool, self._closed = self._pool, None, True
+        if pool is not None:
             pool.shutdown(wait=False)
 
-    def _opened(self) -> ThreadPoolExecutor:
-        if self._pid != os.getpid():  # forked: the parent's threads and lock did not come along
-            self._pool, self._lock, self._pid = None, threading.Lock(), os.getpid()
+    def after_fork(self) -> None:
+        """The parent's threads did not come along."""
+        self._pool, self._lock = None, threading.Lock()
+
+    def _opened(self) -> ThreadPoolExecutor | None:
         with self._lock:
-            if self._pool is None:
+            if self._pool is None and not self._closed:
                 self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix=self._name)
             return self._pool
 

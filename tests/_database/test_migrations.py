@@ -87,4 +87,4 @@ def test_there_are_no_tables_that_the_code_does_not_name(bank: Bank, file: Path)
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     connection.close()
     own = {name for name in found if not name.startswith(("memory_terms", "sqlite_"))}
-    assert own == {"banks", "memories", "mental_models", "mental_model_revisions", "lorebank_schema"}
+    assert own == {"banks", "chores", "memories", "mental_models", "mental_model_revisions", "lorebank_schema"}

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 
+from lorebank._forks import reset_in_children
 from lorebank.errors import GarbledError, LorebankError, UnavailableError, UsageError
 
 T = TypeVar("T")
@@ -45,7 +46,6 @@ class _Live:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.pid = os.getpid()
         self.engine = engine
         self.writer = engine.execution_options(lorebank_write=True)
         self.writers = threading.Lock()
@@ -53,7 +53,7 @@ class _Live:
         self.ready = False
 
     def usable(self) -> bool:
-        return self.pid == os.getpid() and (self.ready or self.preparer == threading.get_ident())
+        return self.ready or self.preparer == threading.get_ident()
 
 
 class Database:
@@ -65,6 +65,7 @@ class Database:
         self._prepare = prepare
         self._live: _Live | None = None
         self._opening = threading.Lock()
+        reset_in_children(self)
 
     @contextmanager
     def read(self) -> Generator[Connection]:
@@ -91,6 +92,11 @@ class Database:
             finally:
                 raw.close()
 
+    @property
+    def opened(self) -> bool:
+        """Whether the file is open in this process."""
+        return self._live is not None
+
     def files(self) -> tuple[Path, Path]:
         """The file and its write-ahead log."""
         return self.path, self.path.with_name(f"{self.path.name}-wal")
@@ -99,8 +105,14 @@ class Database:
         """Closes the connections. The next use opens the database anew."""
         with self._opening:
             live, self._live = self._live, None
-        if live is not None and live.pid == os.getpid():
+        if live is not None:
             live.engine.dispose()
+
+    def after_fork(self) -> None:
+        """The parent's connections are not the child's to close, nor its locks the child's to wait on."""
+        live, self._live, self._opening = self._live, None, threading.Lock()
+        if live is not None:
+            live.engine.dispose(close=False)
 
     @contextmanager
     def _turn(self, live: _Live) -> Generator[None]:
@@ -122,10 +134,6 @@ class Database:
         live = self._live
         if live is not None and live.usable():
             return live
-        if live is not None and live.pid != os.getpid():
-            # Forked: the parent's connections are not ours to close, nor its lock ours to wait on.
-            live.engine.dispose(close=False)
-            self._live, self._opening = None, threading.Lock()
         with self._opening:
             return self._live or self._open()
 
@@ -189,6 +197,8 @@ def sqlite_path(url: str) -> Path:
         raise UsageError(f"{url!r} is no database URL; write sqlite:///memory.db for a file") from error
     if parsed.get_backend_name() != "sqlite":
         raise UsageError(f"a database URL must begin with sqlite:///; found {parsed.get_backend_name()!r}")
+    if "\0" in url:
+        raise UsageError(f"a file's name can't hold a NUL character; found {url!r}")
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
         raise UsageError(
             "memory needs a file to outlive the process: sqlite:///memory.db. Tests: lorebank.testing.temporary_bank()"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from lorebank._domain.memory import parse_text
 from lorebank._domain.scope import Scoping, parse_tags
 from lorebank.errors import UsageError
 
@@ -105,16 +106,14 @@ def parse_model_id(value: object) -> str:
 
 def parse_model(fields: Mapping[str, object]) -> MentalModel:
     """A mental model from what a user typed."""
-    name, query = fields.get("name"), fields.get("source_query")
-    for label, text in (("name", name), ("source_query", query)):
-        if not isinstance(text, str) or not text.strip():
-            raise UsageError(f"a mental model needs a `{label}`; found {text!r}")
+    name = parse_text(fields.get("name"), "name", limit=512).strip()
+    query = parse_text(fields.get("source_query"), "source_query").strip()
     tokens = fields.get("max_tokens", 800)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or not 64 <= tokens <= 8192:
         raise UsageError(f"a mental model's `max_tokens` must be from 64 to 8192; found {tokens!r}")
     tags = fields.get("tags", ())
     parsed = parse_tags(tags)
-    return MentalModel(parse_model_id(fields.get("id")), str(name).strip(), str(query).strip(), "", parsed, tokens)
+    return MentalModel(parse_model_id(fields.get("id")), name, query, "", parsed, tokens)
 
 
 def by_priority(models: Sequence[MentalModel]) -> list[MentalModel]:

@@ -57,7 +57,6 @@ class MnemopiBackend:
         self.clock = clock
         opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
         self.database = Database(opened, prepare)
-        self._unpurged = False
         self._bind()
 
     def _bind(self) -> None:
@@ -84,7 +83,8 @@ class MnemopiBackend:
     def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
         if request.response_schema is not None:
             raise UnsupportedError("Mnemopi has no `response_schema` without a completer: read the text, or use Hindsight")
-        result = self.recall(scope, request.recall)
+        asked = "\n".join(filter(None, (request.recall.query, request.context)))
+        result = self.recall(scope, replace(request.recall, query=asked))
         return Reflection(ranked_reflection(result.memories) or NOTHING_TO_REFLECT, result.memories)
 
     def get(self, scope: Scope, memory_id: str) -> Memory:
@@ -110,22 +110,20 @@ class MnemopiBackend:
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
         if dry_run:
             with self.database.read() as connection:
-                return Removal(tuple(edits.select_ids(connection, scope, selection)), dry_run=True)
+                return Removal(tuple(each.id for each in edits.choose(connection, scope, selection)), dry_run=True)
         with self.database.write() as connection:
-            ids = edits.select_ids(connection, scope, selection)
-            texts = edits.remove(connection, scope, ids)
-            self.models.forgotten(connection, scope, ids, texts)
-        return self._purged(ids)
+            chosen = edits.choose(connection, scope, selection)
+            edits.remove(connection, chosen)
+            removal = self._forgotten(connection, scope, [each.id for each in chosen])
+        return self._purged(removal)
 
     def clear(self, scope: Scope) -> Removal:
         with self.database.write() as connection:
-            ids = upkeep.empty(connection, scope.bank)
-        return self._purged(ids)
+            removal = self._forgotten(connection, scope, upkeep.empty(connection, scope.bank))
+        return self._purged(removal)
 
     def purge(self) -> str | None:
-        reason = upkeep.purge(self.database)
-        self._unpurged = reason is not None
-        return reason
+        return upkeep.purge(self.database)
 
     def stats(self, scope: Scope) -> Stats:
         with self.database.read() as connection:
@@ -147,17 +145,29 @@ class MnemopiBackend:
     def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
         """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked."""
         del timeout, until
-        reason = self.purge() if self._unpurged else None
+        reason = self._purge_owed()
         return FlushReport(int(reason is not None), reason)
 
     def close(self) -> None:
-        if self._unpurged:
-            self.purge()
+        if self.database.opened:
+            self._purge_owed()
         self.database.close()
 
-    def _purged(self, ids: Sequence[str]) -> Removal:
-        reason = self.purge() if ids else None
-        return Removal(tuple(ids), purged=reason is None, reason=reason)
+    def _forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> Removal:
+        """Clears the traces of deleted memories; the purge follows once the deletion is committed."""
+        if ids:
+            self.models.forgotten(connection, scope, ids)
+            upkeep.owe_purge(connection)
+        return Removal(tuple(ids))
+
+    def _purged(self, removal: Removal) -> Removal:
+        reason = self.purge() if removal.ids else None
+        return replace(removal, purged=reason is None, reason=reason)
+
+    def _purge_owed(self) -> str | None:
+        with self.database.read() as connection:
+            owed = upkeep.owes_purge(connection)
+        return self.purge() if owed else None
 
     def _recall(self, connection: Connection, scope: Scope, request: RecallRequest) -> RecallResult:
         admitted = replace(request, rule=scope.narrowed(request.rule))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, or_, select, update
@@ -12,8 +12,9 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, false, or_, sele
 from lorebank._domain.memory import Item, Memory
 from lorebank._domain.requests import Change, ListRequest, Selection
 from lorebank._domain.scope import Scope
-from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory
+from lorebank._mnemopi.rows import content_values, maybe_moment, salt_of, tags_of, to_json, to_memory
 from lorebank._mnemopi.schema import banks, memories
+from lorebank._mnemopi.search.traits import TIMED
 from lorebank._mnemopi.store import bank_number, grow
 from lorebank.errors import MissingError
 
@@ -98,7 +99,7 @@ def change(connection: Connection, scope: Scope, memory_id: str, asked: Change) 
         values["tags"] = to_json((*asked.tags, *(tag for tag in scope.stamp if tag not in asked.tags)))
     if asked.content is not None or asked.tags is not None:
         item = _item(row, asked.content or row["content"], tags_of(values.get("tags", row["tags"])))
-        values |= content_values(item, row["type"], salt=None)
+        values |= content_values(item, row["type"], salt=salt_of(row["id"], row["source"]))
         grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
     if values:
         connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
@@ -113,7 +114,7 @@ def _item(row: Mapping[str, Any], content: str, tags: tuple[str, ...]) -> Item:
         tags=tags,
         session=row["session"],
         speaker=row["speaker"],
-        timestamp=maybe_moment(row["mentioned_at"]) if row["session"] is not None else None,
+        timestamp=maybe_moment(row["mentioned_at"]) if row["traits"] & TIMED else None,
         entities=tags_of(row["entities"]),
     )
 
@@ -132,37 +133,42 @@ def invalidate(connection: Connection, scope: Scope, memory_id: str, replacement
     return get(connection, scope, memory_id)
 
 
-def select_ids(connection: Connection, scope: Scope, selection: Selection) -> list[str]:
-    """The ids that a selection means in the scope's own bank. Ids given by hand must exist, there or in a bank it may edit."""
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A memory that a selection means: its row's key, its bank, its id."""
+
+    key: int
+    bank: int
+    id: str
+
+
+def choose(connection: Connection, scope: Scope, selection: Selection) -> list[Chosen]:
+    """The memories that a selection means in the scope's own bank. One given by id must exist, there or in a bank the
+    scope may edit.
+    """
     if selection.ids and selection == Selection(ids=selection.ids):
-        return [fetch(connection, scope, each, scope.reads)["id"] for each in selection.ids]
+        rows = [fetch(connection, scope, each, scope.reads) for each in selection.ids]
+        return [Chosen(row["key"], row["bank"], row["id"]) for row in rows]
     number = bank_number(connection, scope.bank)
     clause = memories.c.bank == number if number is not None else false()
-    query = select(memories.c.id, memories.c.tags).where(clause, _matching(selection)).order_by(memories.c.key)
-    return [row.id for row in connection.execute(query) if _admitted(scope, selection, tags_of(row.tags))]
+    columns = select(memories.c.key, memories.c.bank, memories.c.id, memories.c.tags)
+    query = columns.where(clause, _matching(selection)).order_by(memories.c.key)
+    found = connection.execute(query).all()
+    return [Chosen(row.key, row.bank, row.id) for row in found if _admitted(scope, selection, tags_of(row.tags))]
 
 
-def remove(connection: Connection, scope: Scope, ids: Sequence[str]) -> list[str]:
-    """Deletes memories and (by trigger) their index entries; gives the texts that are gone."""
-    texts: list[str] = []
-    for start in range(0, len(ids), PAGE):
-        part = list(ids[start : start + PAGE])
-        query = (
-            select(memories.c.key, memories.c.bank, memories.c.terms, memories.c.content)
-            .join(banks, banks.c.number == memories.c.bank)
-            .where(banks.c.name.in_(scope.reads), memories.c.id.in_(part))
-        )
-        for row in connection.execute(query).all():
-            connection.execute(delete(memories).where(memories.c.key == row.key, memories.c.bank == row.bank))
-            grow(connection, row.bank, size=-1, length=-_length(row.terms))
-            texts.append(row.content)
-        referring = update(memories).where(memories.c.superseded_by.in_(part), memories.c.bank.in_(_numbers(connection, scope)))
-        connection.execute(referring.values(superseded_by=None))
-    return texts
-
-
-def _numbers(connection: Connection, scope: Scope) -> list[int]:
-    return list(connection.scalars(select(banks.c.number).where(banks.c.name.in_(scope.reads))))
+def remove(connection: Connection, chosen: Sequence[Chosen]) -> None:
+    """Deletes memories and (by trigger) their index entries; who was superseded by one of them no longer says so."""
+    for each in chosen:
+        at = (memories.c.key == each.key, memories.c.bank == each.bank)
+        terms = connection.scalar(select(memories.c.terms).where(*at))
+        connection.execute(delete(memories).where(*at))
+        grow(connection, each.bank, size=-1, length=-_length(terms or ""))
+    for bank in {each.bank for each in chosen}:
+        gone = [each.id for each in chosen if each.bank == bank]
+        for start in range(0, len(gone), PAGE):
+            referring = update(memories).where(memories.c.bank == bank, memories.c.superseded_by.in_(gone[start : start + PAGE]))
+            connection.execute(referring.values(superseded_by=None))
 
 
 def based_on(text: str | None) -> tuple[str, ...]:

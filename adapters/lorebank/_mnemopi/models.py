@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
@@ -66,6 +66,7 @@ class ModelStore:
             values = {**fields, "tags": to_json(fields["tags"])} if "tags" in fields else dict(fields)
             if "content" in values and values["content"] != model.content:
                 self._archive(connection, number, model)
+                values["based_on"] = None
             if values:
                 connection.execute(update(models).where(*_at(number, model_id)).values(values))
             return self._found(connection, scope, model_id)[1]
@@ -95,18 +96,25 @@ class ModelStore:
 
     def touched(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
         """Answers the models anew that were written from these memories, since what they say has changed."""
-        for number, model in _models_from(connection, scope, ids):
-            self._refreshed(connection, scope, number, model)
+        for number, model in _written_from(connection, ids):
+            if number == bank_number(connection, scope.bank):
+                self._refreshed(connection, scope, number, model, keep=False)
 
-    def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str], texts: Sequence[str]) -> None:
-        """Removes the forgotten memories' texts from the models of the scope's banks and from their history."""
-        gone = [fold(text) for text in texts]
-        for number in _numbers(connection, scope):
-            for row in connection.execute(select(revisions).where(revisions.c.bank == number)).all():
-                if any(text in row.content for text in gone):
-                    connection.execute(delete(revisions).where(revisions.c.number == row.number, revisions.c.bank == number))
-        for number, model in _models_from(connection, scope, ids):
-            self._refreshed(connection, scope, number, model, archive=False)
+    def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
+        """Leaves nothing of forgotten memories in any model of the file, nor in its history.
+
+        Models of the scope's own bank are answered anew at once, those of other banks at their next refresh.
+        """
+        gone = set(ids)
+        for row in connection.execute(select(revisions.c.number, revisions.c.based_on)).all():
+            if not gone.isdisjoint(based_on(row.based_on)):
+                connection.execute(delete(revisions).where(revisions.c.number == row.number))
+        own = bank_number(connection, scope.bank)
+        for number, model in _written_from(connection, ids):
+            emptied = {"content": "", "based_on": None, "refreshed_at": None}
+            connection.execute(update(models).where(*_at(number, model.id)).values(emptied))
+            if number == own:
+                self._refreshed(connection, scope, number, replace(model, content=""), keep=False)
 
     def _found(self, connection: Connection, scope: Scope, model_id: str) -> tuple[int, MentalModel]:
         number = bank_number(connection, scope.bank)
@@ -116,33 +124,30 @@ class ModelStore:
         return row["bank"], _to_model(row)
 
     def _refreshed(
-        self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, archive: bool = True
+        self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, keep: bool = True
     ) -> MentalModel:
+        """Writes the answer of now. With `keep`, a good answer is not replaced by none."""
         rule = Leaf(model.tags, "any") if model.tags else None
         result = self.recaller(connection, scope, model.source_query, model.max_tokens, rule)
         content = "\n".join(f"- {fold(memory.text)}" for memory in result)
-        if archive and content != model.content:
+        values: dict[str, Any] = {"refreshed_at": self.now()}
+        if content or not keep:
+            values |= {"content": content, "based_on": json.dumps([memory.id for memory in result])}
+        if values.get("content", model.content) != model.content:
             self._archive(connection, number, model)
-        values = {"content": content, "refreshed_at": self.now(), "based_on": json.dumps([memory.id for memory in result])}
         connection.execute(update(models).where(*_at(number, model.id)).values(values))
         return _to_model(connection.execute(select(models).where(*_at(number, model.id))).mappings().one())
 
     def _archive(self, connection: Connection, number: int, model: MentalModel) -> None:
         if model.content:
             values = {"bank": number, "model": model.id, "content": model.content, "replaced_at": self.now()}
-            connection.execute(insert(revisions).values(values))
+            connection.execute(insert(revisions).values({**values, "based_on": json.dumps(model.based_on)}))
 
 
-def _models_from(connection: Connection, scope: Scope, ids: Sequence[str]) -> list[tuple[int, MentalModel]]:
-    """The models of the scope's banks that were written from one of these memories."""
-    query = select(models).where(models.c.bank.in_(_numbers(connection, scope)))
-    found = connection.execute(query).mappings().all()
+def _written_from(connection: Connection, ids: Sequence[str]) -> list[tuple[int, MentalModel]]:
+    """The models of the file, each with its bank's number, that were written from one of these memories."""
+    found = connection.execute(select(models)).mappings().all()
     return [(row["bank"], _to_model(row)) for row in found if not set(ids).isdisjoint(based_on(row["based_on"]))]
-
-
-def _numbers(connection: Connection, scope: Scope) -> list[int]:
-    numbers = [bank_number(connection, name) for name in scope.reads]
-    return [number for number in numbers if number is not None]
 
 
 def _at(number: int, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

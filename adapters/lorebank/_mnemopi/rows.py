@@ -15,7 +15,7 @@ from lorebank._database.driver import rows_of
 from lorebank._domain.memory import TRANSCRIPT, Item, Memory, Writer
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
-from lorebank._mnemopi.search.traits import traits
+from lorebank._mnemopi.search.traits import TIMED, traits
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,7 +74,7 @@ class Draft:
 def draft(item: Item, writer: Writer, *, identity: str, now: datetime) -> Draft:
     """The row an item becomes. `identity` is its new id; `now` is when it was said where the item does not tell."""
     kind = item.type or writer.type
-    derived = content_values(item, kind, salt=identity if writer is TRANSCRIPT else None)
+    derived = content_values(item, kind, salt=salt_of(identity, writer.source))
     importance = writer.importance if item.importance is None else item.importance
     said, until = to_ticks(item.timestamp or now), maybe_ticks(item.valid_until)
     row = (
@@ -92,9 +92,14 @@ def content_values(item: Item, kind: str, *, salt: str | None) -> dict[str, Any]
     return {
         "content": item.content,
         "terms": " ".join(search_terms(item, spoken)),
-        "traits": traits(item.content, spoken),
+        "traits": traits(item.content, spoken) | (TIMED if item.timestamp is not None else 0),
         "digest": digest(item, kind, salt),
     }
+
+
+def salt_of(identity: str, source: str) -> str | None:
+    """Messages of a transcript are each a statement of their own, however often the same words are said."""
+    return identity if source == TRANSCRIPT.source else None
 
 
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai"})

@@ -90,7 +90,11 @@ revisions = Table(
     Column("model", String, nullable=False),
     Column("content", Text, nullable=False),
     Column("replaced_at", BigInteger, nullable=False),
+    Column("based_on", Text),
 )
+
+chores = Table("chores", metadata, Column("name", String, primary_key=True))
+"""What is still to be done with the file, whoever opens it next."""
 
 STEPS: Sequence[Sequence[str]] = (
     (
@@ -121,8 +125,9 @@ STEPS: Sequence[Sequence[str]] = (
            source_query TEXT NOT NULL, content TEXT NOT NULL, tags TEXT, max_tokens INTEGER NOT NULL,
            refreshed_at INTEGER, based_on TEXT, PRIMARY KEY (bank, id)) WITHOUT ROWID""",
         """CREATE TABLE mental_model_revisions (number INTEGER PRIMARY KEY, bank INTEGER NOT NULL REFERENCES banks(number),
-           model TEXT NOT NULL, content TEXT NOT NULL, replaced_at INTEGER NOT NULL)""",
+           model TEXT NOT NULL, content TEXT NOT NULL, replaced_at INTEGER NOT NULL, based_on TEXT)""",
         "CREATE INDEX mental_model_revisions_model ON mental_model_revisions (bank, model, number)",
+        "CREATE TABLE chores (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
     ),
 )
 

@@ -18,10 +18,10 @@ _INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' 
 _KNOWN = """SELECT digest, key, id, invalidated_at IS NULL AND (valid_until IS NULL OR valid_until > ?) FROM memories
             WHERE bank = ? AND digest IN ({})"""
 _KNOWN_AT_ONCE = 500
-_AGAIN = """UPDATE memories SET evidence = evidence + 1, importance = max(importance, ?),
+_AGAIN = """UPDATE memories SET evidence = evidence + ?, importance = max(importance, ?),
             valid_until = CASE WHEN valid_until IS NULL OR ? IS NULL THEN NULL ELSE max(valid_until, ?) END
             WHERE bank = ? AND key = ?"""
-_REVIVE = """UPDATE memories SET evidence = evidence + 1, invalidated_at = NULL, superseded_by = NULL, valid_until = ?,
+_REVIVE = """UPDATE memories SET evidence = evidence + ?, invalidated_at = NULL, superseded_by = NULL, valid_until = ?,
              mentioned_at = ? WHERE bank = ? AND key = ?"""
 _LAST_PLACE = "SELECT max(position) FROM memories WHERE bank = ? AND session = ?"
 _BANK = "SELECT number FROM banks WHERE name = ?"
@@ -68,9 +68,9 @@ def add(connection: Connection, bank: str, drafts: Sequence[Draft], *, replaced:
     if todo.fresh:
         run_many(connection, _INSERT, list(_rows(connection, number, todo)))
     for key, draft in todo.again:
-        run(connection, _AGAIN, (draft.importance, draft.valid_until, draft.valid_until, number, key))
+        run(connection, _AGAIN, (todo.said[draft.digest], draft.importance, draft.valid_until, draft.valid_until, number, key))
     for key, draft in todo.revived:
-        run(connection, _REVIVE, (draft.valid_until, draft.mentioned_at, number, key))
+        run(connection, _REVIVE, (todo.said[draft.digest], draft.valid_until, draft.mentioned_at, number, key))
     return Receipt(stored=tuple(todo.stored), duplicates=tuple(todo.duplicates))
 
 
@@ -92,8 +92,9 @@ def _sort(connection: Connection, number: int, drafts: Sequence[Draft], now: int
             todo.stored.append(Outcome(draft.id, None, document))
         else:
             key, identity, live = known[draft.digest]
-            known[draft.digest] = (key, identity, True)
-            (todo.again if live else todo.revived).append((key, draft))
+            if todo.said[draft.digest] == 1:
+                known[draft.digest] = (key, identity, True)
+                (todo.again if live else todo.revived).append((key, draft))
             outcome = Outcome(identity, "already known" if live else "lives again", document)
             (todo.duplicates if live else todo.stored).append(outcome)
     return todo

@@ -16,23 +16,50 @@ from lorebank._mnemopi.store import bank_number
 from lorebank.errors import UnavailableError
 
 _OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
+_CUT_WAIT = 100
+"""Milliseconds that the cut of the log waits for readers."""
 _CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
+
+
+def owe_purge(connection: Connection) -> None:
+    """Notes, in the transaction that deletes, that the file is to be purged: a crash in between forgets nothing."""
+    run(connection, "INSERT OR IGNORE INTO chores (name) VALUES ('purge')")
+
+
+def owes_purge(connection: Connection) -> bool:
+    return bool(rows_of(connection, "SELECT name FROM chores WHERE name = 'purge'"))
 
 
 def purge(database: Database) -> str | None:
     """Removes every trace of deleted text from the file and its write-ahead log; gives why it could not, or `None`.
 
     Deleted rows are overwritten (`secure_delete`), but the full-text index keeps the words of deleted rows until it is
-    merged, and the log keeps old pages until it is cut. A reader that still looks at an old snapshot blocks the cut.
+    merged, and the log keeps old pages until it is cut. A reader that still looks at an old snapshot blocks the cut; it
+    is not waited for, and the purge stays noted until it has succeeded.
     """
     try:
         with database.write() as connection:
             run(connection, _OPTIMIZE)
-        with database.alone() as raw:
-            blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            run(connection, "DELETE FROM chores WHERE name = 'purge'")
+        if not _cut_log(database):
+            return None
+        with database.write() as connection:
+            owe_purge(connection)
     except UnavailableError as error:
         return str(error)
-    return "a reader still uses an old snapshot of the file: the log is cut by the next purge" if blocked else None
+    return "a reader still uses an old snapshot of the file: the log is cut by the next purge"
+
+
+def _cut_log(database: Database) -> bool:
+    """Cuts the write-ahead log; says whether a reader blocked it."""
+    with database.alone() as raw:
+        [(waited,)] = raw.execute("PRAGMA busy_timeout").fetchall()
+        raw.execute(f"PRAGMA busy_timeout = {_CUT_WAIT}")
+        try:
+            blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:
+            raw.execute(f"PRAGMA busy_timeout = {int(waited)}")
+    return bool(blocked)
 
 
 def check(connection: Connection, scope: Scope) -> Integrity:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.search.traits import asks, has_time_words, question_share, traits
 
 
@@ -14,13 +15,13 @@ from lorebank._mnemopi.search.traits import asks, has_time_words, question_share
 )  # fmt: skip
 def test_time_words_are_seen(text: str) -> None:
     """In several languages and any case."""
-    assert has_time_words(traits(text)) is True
+    assert has_time_words(traits(text, words(text))) is True
 
 
 @pytest.mark.parametrize("text", ["", "Ana prefers aisle seats.", "Bob is vegan", "yesterdays", "12345", "thirdly"])
 def test_other_words_are_no_time_words(text: str) -> None:
     """Whole words only."""
-    assert has_time_words(traits(text)) is False
+    assert has_time_words(traits(text, words(text))) is False
 
 
 @pytest.mark.parametrize(
@@ -44,9 +45,9 @@ def test_the_share_of_questions(text: str, share: float) -> None:
 @pytest.mark.parametrize(("text", "share"), [("Tea?", 1.0), ("Tea? Yes.", 0.5), ("No.", 0.0), ("A? B. C.", 2 / 6)])
 def test_packed_traits_give_the_share_back(text: str, share: float) -> None:
     """In sixths."""
-    assert asks(traits(text)) == share
+    assert asks(traits(text, words(text))) == share
 
 
 def test_both_traits_fit_one_number() -> None:
     """Bit 0 for time words, the rest for questions."""
-    assert [traits("Tea."), traits("Today."), traits("Tea?"), traits("Today?")] == [0, 1, 12, 13]
+    assert [traits(text, words(text)) for text in ("Tea.", "Today.", "Tea?", "Today?")] == [0, 1, 12, 13]

@@ -30,6 +30,9 @@ COMMON_SHARE = 20
 COMMON_AT_LEAST = 4_000
 """... but always up to this many."""
 PERIOD_AT_MOST = 2_000
+SMALL = 30
+"""Rarity in a bank with fewer memories is taken as in one with so many: two memories about Ana don't make "Ana" a
+common word."""
 NEIGHBOURED = 50
 """Neighbours are read of so many of the best matches: further down they never reached a result (measured)."""
 
@@ -96,7 +99,7 @@ def gather(connection: Connection, corpus: Corpus, question: Question, admit: Fi
     """The pool for a question: up to `size` memories that match it, and their neighbours."""
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE)
     holders = {term: _postings(connection, corpus, term, bound) for term in question.terms}
-    weights = {term: rarity(corpus.size, len(keys)) for term, keys in holders.items()}
+    weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
     lists = _leading(holders, weights, bound)
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import from_ticks, name_words
-from lorebank._mnemopi.search.candidates import Corpus, Keys, Pool, rarity
+from lorebank._mnemopi.search.candidates import SMALL, Corpus, Keys, Pool, rarity
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.search.traits import asks, has_time_words
 
@@ -122,7 +122,7 @@ def _holding(pool: Pool, keys: Keys) -> dict[str, Places]:
 
 def _evidence(held: Column, pool: Pool, corpus: Corpus) -> float:
     """How much of the query the best candidate holds, by weight; a long query counts as its `EVIDENCE_TERMS` rarest."""
-    enough = min(sum(pool.weights.values()), EVIDENCE_TERMS * rarity(corpus.size, 1))
+    enough = min(sum(pool.weights.values()), EVIDENCE_TERMS * rarity(max(corpus.size, SMALL), 1))
     return min(1.0, float(held.max(initial=0.0)) / enough) if enough else 0.0
 
 

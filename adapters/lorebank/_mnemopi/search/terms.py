@@ -85,8 +85,7 @@ def terms(text: str, spoken: Sequence[str] | None = None) -> list[str]:
             found.append(_known.get(word) or stem(word))
         else:
             found.extend(_unsegmented(word))
-    if _MAY_IDENTIFY.search(text):
-        found.extend(_identifiers(text))
+    found.extend(_identifiers(text))
     return found
 
 
@@ -113,6 +112,8 @@ def _unsegmented(word: str) -> Iterator[str]:
 def _identifiers(text: str) -> Iterator[str]:
     """The whole-identifier terms of a text, and the parts that plain words don't give."""
     plain = text if text.isascii() else _ACCENT.sub("", unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text)))
+    if _MAY_IDENTIFY.search(plain) is None:
+        return
     for match in _COMPOUND.finditer(plain):
         yield from filter(None, _compound(match[0]))
     for match in _SYMBOLIC.finditer(plain):

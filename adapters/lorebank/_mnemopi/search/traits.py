@@ -1,6 +1,7 @@
 """What a memory's text is like, found once when it is written: time words, and how much of it asks.
 
-Both are packed into one small number, so that a recall needs no look at the text.
+Both are packed into one small number, so that a recall needs no look at the text. The number also keeps whether the time
+of the memory was told (`TIMED`) or is just when it was written, which decides what counts as the same statement.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _PERIODS = frozenset("morning evening summer autumn fall spring winter".split())
 _CJK = re.compile(r"昨日|今日|明日|先週|来週|先月|来月|去年|今年|来年|\d月|\d日")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _STEPS = 6
+TIMED = 1 << 4
 
 
 def traits(text: str, spoken: Sequence[str]) -> int:
@@ -53,4 +55,4 @@ def has_time_words(packed: int) -> bool:
 
 def asks(packed: int) -> float:
     """The share of questions, from packed traits."""
-    return (packed >> 1) / _STEPS
+    return (packed >> 1 & 7) / _STEPS

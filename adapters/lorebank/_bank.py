@@ -130,8 +130,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         Nothing is written when one of the items is wrong. Secrets are taken out first. The receipt says what became of
         each: a statement that the bank holds already is a duplicate and counts as more evidence.
         """
-        given = {name: value for name, value in locals().items() if name in parse.ITEM_FIELDS and name != "content"}
-        return self.write(content, {name: value for name, value in given.items() if value not in (None, ())}, APPLICATION)
+        given = locals()
+        defaults = {name: value for name in parse.ITEM_FIELDS[1:] if (value := given[name]) is not None and value != ()}
+        return self.write(content, defaults, APPLICATION)
 
     def write(self, content: object, defaults: Mapping[str, Any], writer: Writer) -> Receipt:
         """`retain` on behalf of a writer: the way tools and sessions write."""
@@ -140,6 +141,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if ready.redactions:
             connections.tell(Redacted(self._scope.bank, ready.redactions))
         receipt = connections.backend.retain(self._scope, ready.items, writer) if ready.items else Receipt()
+        if not ready.rejected and not ready.redactions:
+            return receipt
         return replace(receipt, rejected=receipt.rejected + ready.rejected, redactions=ready.redactions)
 
     def recall(

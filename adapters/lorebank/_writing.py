@@ -25,9 +25,10 @@ def admit_items(items: Sequence[Item], settings: RetainSettings) -> Admitted:
     ready: list[Item] = []
     rejected: list[Outcome] = []
     redactions = 0
+    zone, redactor = settings.zone(), settings.redactor
     for item in items:
-        located = item.located(settings.zone())
-        safe, found = (located, 0) if settings.redactor is None else redact_item(located, settings.redactor)
+        located = item.located(zone)
+        safe, found = (located, 0) if redactor is None else redact_item(located, redactor)
         redactions += found
         if not substantive(safe.content):
             rejected.append(Outcome(None, "no letter or digit in it", item.document_id))

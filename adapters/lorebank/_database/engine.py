@@ -14,15 +14,17 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 
+from lorebank._database.driver import run
 from lorebank._forks import reset_in_children
 from lorebank.errors import GarbledError, LorebankError, UnavailableError, UsageError
 
@@ -80,6 +82,20 @@ class Database:
         live = self._opened()
         with self._explained(), self._turn(live), live.writer.connect() as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def direct(self, *, write: bool = False) -> Generator[DBAPIConnection]:
+        """The driver's own connection in a transaction like those of `read` and `write`, at a tenth of their cost."""
+        live = self._opened()
+        with self._explained(), self._turn(live) if write else nullcontext():
+            pooled = live.engine.raw_connection()
+            try:
+                driver = cast("DBAPIConnection", pooled)
+                run(driver, "BEGIN IMMEDIATE" if write else "BEGIN")
+                yield driver
+                pooled.commit()
+            finally:
+                pooled.close()  # rolls back what is not committed
 
     @contextmanager
     def alone(self) -> Generator[sqlite3.Connection]:

@@ -196,8 +196,8 @@ class Item:
     def rewritten(self, **values: Any) -> Item:
         """A copy with some fields replaced as they are: they have been checked."""
         copied = object.__new__(Item)
-        for name in ITEM_FIELDS:
-            object.__setattr__(copied, name, values[name] if name in values else getattr(self, name))
+        for name, slot in _SLOTS:
+            slot.__set__(copied, values[name] if name in values else slot.__get__(self))
         return copied
 
     def located(self, zone: tzinfo | None) -> Item:
@@ -208,14 +208,16 @@ class Item:
 
 
 ITEM_FIELDS = tuple(f.name for f in fields(Item))
+_SLOTS: tuple[tuple[str, Any], ...] = tuple((name, getattr(Item, name)) for name in ITEM_FIELDS)
 
 
-def parse_item(value: object) -> Item:
-    """An `Item` as it is, a text, or a mapping with an item's keys."""
+def parse_item(value: object, defaults: Mapping[str, Any] | None = None) -> Item:
+    """An `Item` as it is, a text, or a mapping with an item's keys; `defaults` fill what it leaves out."""
+    known = defaults or {}
     if isinstance(value, Item):
-        return value
+        return value.filled(known) if known else value
     if isinstance(value, str):
-        return Item(value)
+        return Item(value, **known)
     if not isinstance(value, Mapping):
         raise UsageError(f"an item must be text, an `Item` or a mapping; found {type(value).__name__}")
     mapping = cast("Mapping[str, Any]", value)
@@ -223,20 +225,19 @@ def parse_item(value: object) -> Item:
         raise UsageError(f"an item has no key {unknown[0]!r}; it may have {', '.join(ITEM_FIELDS)}")
     if "content" not in mapping:
         raise UsageError("an item needs `content`")
-    return Item(**mapping)
+    return Item(**mapping).filled(known)
 
 
 def parse_items(value: object, defaults: Mapping[str, Any]) -> tuple[Item, ...]:
     """One text or item, or a list of them; `defaults` fill what an item leaves out."""
     if isinstance(value, (str, Item, Mapping)):
-        values: list[object] = [value]
-    elif isinstance(value, Iterable):
-        values = list(cast("Iterable[object]", value))
-    else:
+        return (parse_item(cast("object", value), defaults),)
+    if not isinstance(value, Iterable):
         raise UsageError(f"`retain` takes text, an item or a list of them; found {type(value).__name__}")
-    if not values:
+    items = tuple(parse_item(each, defaults) for each in cast("Iterable[object]", value))
+    if not items:
         raise UsageError("`retain` was given an empty list: there is nothing to retain")
-    return tuple(parse_item(each).filled(defaults) for each in values)
+    return items
 
 
 def _names(values: Sequence[str], name: str) -> tuple[str, ...]:

@@ -18,10 +18,12 @@ Redactor = Callable[[str], tuple[str, int]]
 
 MARK = "[redacted]"
 
-_HINTS = (
-    "bearer", "basic", "sk-", "k_live", "k_test", "gh", "glpat", "xox", "akia", "asia", "aiza", "hf_", "npm_", "eyj", "-----",
-    "cookie", "://", "pass", "pwd", "secret", "token", "key", "auth", "credential",
+_SHAPES = (
+    "bearer ", "basic ", "sk-", "k_live", "k_test", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "glpat", "xox", "akia",
+    "asia", "aiza", "hf_", "npm_", "eyj", "-----", "://",
 )  # fmt: skip
+_PAIRED = ("cookie", "pass", "pwd", "secret", "token", "key", "auth", "credential")
+"""What a secret looks like in lower case, and the names that stand before one with a colon or an equals sign."""
 _VALUE = r"(?:\"(?!\[redacted\])[^\"\r\n]{3,}\"|'(?!\[redacted\])[^'\r\n]{3,}'|(?!\[redacted\]|[\"'])[^\s,;\"'&]{3,})"
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL), MARK),
@@ -56,14 +58,22 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def redact(text: str) -> tuple[str, int]:
     """The text without its secrets, each replaced by `[redacted]`, and how many there were. Redacting twice changes nothing."""
-    lowered = text.lower()
-    if not any(hint in lowered for hint in _HINTS):
+    if not _suspicious(text):
         return text, 0
     found = 0
     for pattern, mark in _PATTERNS:
         text, count = pattern.subn(mark, text)
         found += count
     return text, found
+
+
+def _suspicious(text: str) -> bool:
+    """Whether the patterns may find something. Most texts have no such hint, and are spared the search."""
+    lowered = text.lower()
+    for shape in _SHAPES:
+        if shape in lowered:
+            return True
+    return ("=" in text or ":" in text) and any(name in lowered for name in _PAIRED)
 
 
 def redact_value(value: Any, redactor: Redactor) -> tuple[Any, int]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from lorebank._database.driver import rows_of
+from lorebank._database.driver import Source, rows_of
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
 from lorebank._domain.memory import TYPES, Item, Memory, RecallResult, Receipt, Reflection, Removal, Writer, count_tokens
@@ -69,7 +69,7 @@ class MnemopiBackend:
         now = self.clock()
         drafts = [draft(self._stamped(item, scope), writer, identity=secrets.token_hex(8), now=now) for item in items]
         replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
-        with self.database.write() as connection:
+        with self.database.direct(write=True) as connection:
             return store.add(connection, scope.bank, drafts, replaced=tuple(filter(None, replaced)), now=to_ticks(now))
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
@@ -77,7 +77,7 @@ class MnemopiBackend:
             raise UnsupportedError(
                 "Mnemopi has no `prefer_observations` and no `include_source_facts`: name the `types` to read instead"
             )
-        with self.database.read() as connection:
+        with self.database.direct() as connection:
             return self._recall(connection, scope, request)
 
     def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
@@ -132,7 +132,7 @@ class MnemopiBackend:
     def health(self) -> Health:
         started = time.perf_counter()
         try:
-            with self.database.read() as connection:
+            with self.database.direct() as connection:
                 version = rows_of(connection, "SELECT sqlite_version()")[0][0]
         except LorebankError as error:
             return Health(False, self.name, str(error))
@@ -169,7 +169,7 @@ class MnemopiBackend:
             owed = upkeep.owes_purge(connection)
         return self.purge() if owed else None
 
-    def _recall(self, connection: Connection, scope: Scope, request: RecallRequest) -> RecallResult:
+    def _recall(self, connection: Source, scope: Scope, request: RecallRequest) -> RecallResult:
         admitted = replace(request, rule=scope.narrowed(request.rule))
         return recall.recall(connection, recall.Search(admitted, scope.searched, self.settings, self._now()))
 

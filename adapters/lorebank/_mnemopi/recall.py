@@ -6,9 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection
-
-from lorebank._database.driver import rows_of
+from lorebank._database.driver import Source, rows_of
 from lorebank._domain.memory import Budget, Memory, RecallResult, RecallTrace
 from lorebank._domain.requests import RecallRequest
 from lorebank._domain.settings import MnemopiSettings
@@ -33,7 +31,7 @@ class Search:
     now: int
 
 
-def recall(connection: Connection, search: Search) -> RecallResult:
+def recall(connection: Source, search: Search) -> RecallResult:
     """The memories that answer the request, searched in all its banks as one; none of any other bank."""
     started = time.perf_counter()
     request = search.request
@@ -49,7 +47,7 @@ def recall(connection: Connection, search: Search) -> RecallResult:
     return RecallResult("found" if kept else "nothing", request.query, kept, trace=trace)
 
 
-def _corpus(connection: Connection, banks: Sequence[str]) -> tuple[dict[int, str], Corpus]:
+def _corpus(connection: Source, banks: Sequence[str]) -> tuple[dict[int, str], Corpus]:
     """The banks of these names that this file holds, and what they hold together."""
     rows = rows_of(connection, _BANKS.format(",".join("?" * len(banks))), banks)
     names = {int(row[0]): str(row[1]) for row in rows}
@@ -68,7 +66,7 @@ def _relevant(ranking: Ranking, question: Question, search: Search) -> Sequence[
 
 
 def _read(
-    connection: Connection, places: Sequence[int], ranking: Ranking, names: Mapping[int, str], request: RecallRequest
+    connection: Source, places: Sequence[int], ranking: Ranking, names: Mapping[int, str], request: RecallRequest
 ) -> Iterator[Memory]:
     """Full memories in the ranking's order, the same text once, as many as the request's limit."""
     seen: set[str] = set()

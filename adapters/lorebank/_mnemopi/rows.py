@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import Connection
-
-from lorebank._database.driver import rows_of
+from lorebank._database.driver import Source, rows_of
 from lorebank._domain.memory import TRANSCRIPT, Item, Memory, Writer
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
@@ -56,8 +54,7 @@ DRAFTED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """One item on its way into a bank: its row without the place, and how many terms it has."""
 
     id: str
@@ -77,12 +74,13 @@ def draft(item: Item, writer: Writer, *, identity: str, now: datetime) -> Draft:
     derived = content_values(item, kind, salt=salt_of(identity, writer.source))
     importance = writer.importance if item.importance is None else item.importance
     said, until = to_ticks(item.timestamp or now), maybe_ticks(item.valid_until)
+    found: str = derived["terms"]
     row = (
-        identity, derived["digest"], item.content, derived["terms"], derived["traits"], kind, writer.source, importance,
-        writer.veracity, said, until, item.session, item.speaker, item.document_id, item.context, to_json(tuple(item.tags)),
-        to_json(item.metadata), to_json(tuple(item.entities)),
+        identity, derived["digest"], item.content, found, derived["traits"], kind, writer.source, importance, writer.veracity,
+        said, until, item.session, item.speaker, item.document_id, item.context, to_json(item.tags), to_json(item.metadata),
+        to_json(item.entities),
     )  # fmt: skip
-    length = derived["terms"].count(" ") + 1 if derived["terms"] else 0
+    length = found.count(" ") + 1 if found else 0
     return Draft(identity, derived["digest"], row, length, item.session, item.document_id, importance, said, until)
 
 
@@ -112,27 +110,33 @@ def search_terms(item: Item, spoken: Sequence[str]) -> list[str]:
     beside = [text for text in (named, item.context, *item.entities) if text]
     if beside:
         known = set(found)
-        found += [term for text in beside for term in terms(text) if term not in known]
+        found += [term for text in beside for term in _label_terms(text) if term not in known]
     return found
+
+
+@lru_cache(maxsize=4096)
+def _label_terms(text: str) -> tuple[str, ...]:
+    """The terms of a speaker, a context or an entity: the same few come again and again."""
+    return tuple(terms(text))
 
 
 def digest(item: Item, kind: str, salt: str | None) -> bytes:
     """Equal for items that are the same statement: content, type, tags; with a session or a time also those and the
     speaker. `salt` keeps a row apart from all others.
     """
-    parts: list[Any] = [item.content, kind, sorted(item.tags)]
+    told: tuple[str, ...] = ()
     if item.session is not None or item.timestamp is not None:
-        parts += [item.session, item.speaker, maybe_ticks(item.timestamp)]
-    if salt is not None:
-        parts.append({"salt": salt})
-    return hashlib.sha256(json.dumps(parts, ensure_ascii=False).encode()).digest()[:16]
+        when = "" if item.timestamp is None else str(to_ticks(item.timestamp))
+        told = (item.session or "", item.speaker or "", when)
+    parts = (item.content, kind, "\0".join(sorted(item.tags)), *told, *(("salt", salt) if salt else ()))
+    return hashlib.sha256("\0\0".join(parts).encode()).digest()[:16]
 
 
 COLUMNS = tuple(column.name for column in memories.columns)
 _FULL = f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value"  # noqa: S608
 
 
-def full_rows(connection: Connection, keys: Sequence[int]) -> list[dict[str, Any]]:
+def full_rows(connection: Source, keys: Sequence[int]) -> list[dict[str, Any]]:
     """Whole rows by key, in the order of the keys; the caller has made sure that they may be read."""
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(connection, _FULL, (json.dumps(keys),))]
 

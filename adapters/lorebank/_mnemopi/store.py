@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection
-
-from lorebank._database.driver import rows_of, run, run_many
+from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
 from lorebank._mnemopi.rows import DRAFTED, PLACED, Draft
 from lorebank._mnemopi.schema import key_range
@@ -43,19 +41,19 @@ class _Sorted:
     duplicates: list[Outcome] = field(default_factory=list[Outcome])
 
 
-def bank_number(connection: Connection, name: str) -> int | None:
+def bank_number(connection: Source, name: str) -> int | None:
     """The bank's number in this file, or `None` where it holds no such bank."""
     found = rows_of(connection, _BANK, (name,))
     return int(found[0][0]) if found else None
 
 
-def ensure_bank(connection: Connection, name: str) -> int:
+def ensure_bank(connection: Source, name: str) -> int:
     """The bank's number; a new bank is made."""
     number = bank_number(connection, name)
     return number if number is not None else int(rows_of(connection, _NEW_BANK, (name,))[0][0])
 
 
-def add(connection: Connection, bank: str, drafts: Sequence[Draft], *, replaced: Sequence[str], now: int) -> Receipt:
+def add(connection: Source, bank: str, drafts: Sequence[Draft], *, replaced: Sequence[str], now: int) -> Receipt:
     """Writes the drafts, in order, and says what became of each.
 
     A statement that is there already gets one more piece of evidence; one that was invalidated or has expired lives
@@ -74,12 +72,12 @@ def add(connection: Connection, bank: str, drafts: Sequence[Draft], *, replaced:
     return Receipt(stored=tuple(todo.stored), duplicates=tuple(todo.duplicates))
 
 
-def grow(connection: Connection, number: int, *, size: int, length: int, sequence: int = 0) -> int:
+def grow(connection: Source, number: int, *, size: int, length: int, sequence: int = 0) -> int:
     """Counts memories and terms in or out of a bank; gives the last number of the sequence that was drawn."""
     return int(rows_of(connection, _GROW, (sequence, size, length, number))[0][0])
 
 
-def _sort(connection: Connection, number: int, drafts: Sequence[Draft], now: int) -> _Sorted:
+def _sort(connection: Source, number: int, drafts: Sequence[Draft], now: int) -> _Sorted:
     todo = _Sorted()
     known = _known(connection, number, drafts, now)
     for draft in drafts:
@@ -100,7 +98,7 @@ def _sort(connection: Connection, number: int, drafts: Sequence[Draft], now: int
     return todo
 
 
-def _known(connection: Connection, number: int, drafts: Sequence[Draft], now: int) -> dict[bytes, tuple[int, str, bool]]:
+def _known(connection: Source, number: int, drafts: Sequence[Draft], now: int) -> dict[bytes, tuple[int, str, bool]]:
     """The rows that hold the drafts' statements already: key, id, and whether they are live."""
     digests = list({draft.digest for draft in drafts})
     found: dict[bytes, tuple[int, str, bool]] = {}
@@ -111,7 +109,7 @@ def _known(connection: Connection, number: int, drafts: Sequence[Draft], now: in
     return found
 
 
-def _rows(connection: Connection, number: int, todo: _Sorted) -> Iterator[tuple[object, ...]]:
+def _rows(connection: Source, number: int, todo: _Sorted) -> Iterator[tuple[object, ...]]:
     """The new rows, each with the next key of its bank and the next place in its session."""
     count = len(todo.fresh)
     last = grow(connection, number, size=count, length=sum(each.length for each in todo.fresh.values()), sequence=count)
@@ -121,7 +119,7 @@ def _rows(connection: Connection, number: int, todo: _Sorted) -> Iterator[tuple[
         yield (key, number, place, todo.said[said], *draft.row)
 
 
-def _next_place(connection: Connection, number: int, session: str, places: dict[str, int]) -> int:
+def _next_place(connection: Source, number: int, session: str, places: dict[str, int]) -> int:
     """The next place in a session; `places` remembers the last one of each."""
     if session not in places:
         found = rows_of(connection, _LAST_PLACE, (number, session))[0][0]

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection
 
-from lorebank._database.driver import Row, rows_of
+from lorebank._database.driver import Row, Source, rows_of
 from lorebank._domain.memory import MemoryType
 from lorebank._domain.scope import TagRule
 from lorebank._mnemopi.rows import tags_of, to_ticks
@@ -71,7 +70,7 @@ class Filter:
     now: int
     rule: TagRule | None = None
 
-    def admitted(self, connection: Connection, statement: str, wanted: Sequence[object]) -> list[Row]:
+    def admitted(self, connection: Source, statement: str, wanted: Sequence[object]) -> list[Row]:
         """The rows of a statement that pass."""
         types = (*self.types, *self.types[-1:] * 2)[:3]
         rows = rows_of(connection, statement, (json.dumps(wanted), *types, self.now))
@@ -95,7 +94,7 @@ class Pool:
         return list(zip(*self.rows, strict=True)) if self.rows else [()] * 11
 
 
-def gather(connection: Connection, corpus: Corpus, question: Question, admit: Filter, size: int) -> Pool:
+def gather(connection: Source, corpus: Corpus, question: Question, admit: Filter, size: int) -> Pool:
     """The pool for a question: up to `size` memories that match it, and their neighbours."""
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE)
     holders = {term: _postings(connection, corpus, term, bound) for term in question.terms}
@@ -115,7 +114,7 @@ def rarity(total: int, found: int) -> float:
     return math.log(1 + (max(total, found) - found + 0.5) / (found + 0.5))
 
 
-def _postings(connection: Connection, corpus: Corpus, term: str, bound: int) -> Keys:
+def _postings(connection: Source, corpus: Corpus, term: str, bound: int) -> Keys:
     """The keys of the memories that hold a term, newest first, `bound` at most from each bank."""
     texts = [rows_of(connection, _POSTINGS, (f'"{term}"', *key_range(bank), bound))[0][0] for bank in corpus.banks]
     return np.array(",".join(filter(None, texts)).split(","), np.int64) if any(texts) else np.empty(0, np.int64)
@@ -131,7 +130,7 @@ def _leading(holders: Mapping[str, Keys], weights: Mapping[str, float], bound: i
     return whole or [(keys, weights[term]) for term, keys in holders.items() if len(keys)]
 
 
-def _in_period(connection: Connection, corpus: Corpus, question: Question) -> Keys:
+def _in_period(connection: Source, corpus: Corpus, question: Question) -> Keys:
     spans = question.period.spans if question.period else ()
     found: list[Row] = []
     for bank in corpus.banks:
@@ -140,7 +139,7 @@ def _in_period(connection: Connection, corpus: Corpus, question: Question) -> Ke
     return np.unique(_keys(found))
 
 
-def _newest(connection: Connection, corpus: Corpus, size: int) -> Keys:
+def _newest(connection: Source, corpus: Corpus, size: int) -> Keys:
     """For a question without a word to search by ("what about me?"): what was said last."""
     return _keys([row for bank in corpus.banks for row in rows_of(connection, _NEWEST, (bank, size))])
 
@@ -156,7 +155,7 @@ def _ranked(lists: Sequence[tuple[Keys, float]]) -> Keys:
     return keys[np.lexsort((-keys, -sums))]
 
 
-def _admitted(connection: Connection, keys: Keys, admit: Filter, size: int) -> tuple[list[Row], list[Row]]:
+def _admitted(connection: Source, keys: Keys, admit: Filter, size: int) -> tuple[list[Row], list[Row]]:
     """The first `size` of the keys that pass the filter, read page by page, and the rows that arrived right beside them."""
     matched: list[Row] = []
     beside: list[Row] = []
@@ -172,7 +171,7 @@ def _admitted(connection: Connection, keys: Keys, admit: Filter, size: int) -> t
     return matched[:size], beside
 
 
-def _neighbours(connection: Connection, matched: Sequence[Row], beside: Sequence[Row], admit: Filter) -> list[Row]:
+def _neighbours(connection: Source, matched: Sequence[Row], beside: Sequence[Row], admit: Filter) -> list[Row]:
     """The messages right before and after the matched ones in their sessions, where they are not matched themselves.
 
     Most arrived right beside them; where sessions took turns, the rest is read by place.

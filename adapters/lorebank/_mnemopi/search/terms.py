@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import Stemmer
@@ -22,6 +22,7 @@ MAX_TERM = 64
 """Characters a term may have; longer runs (hashes, base64) are cut."""
 
 _WORD = re.compile(r"[^\W_]+")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
 _UNSEGMENTED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
     "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Japanese syllables
@@ -34,8 +35,8 @@ _IS_UNSEGMENTED = re.compile(f"[{_UNSEGMENTED}]")
 _ACCENT = re.compile("[\u0300-\u036f]")
 _COMPOUND = re.compile(r"(?<![^\W_])[^\W_]+(?:[_./\\:-]+[^\W_]+)+|(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*[A-Z][A-Za-z0-9]*(?![^\W_])")
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_MAY_IDENTIFY = re.compile(r"[^\W_][_./\\:-]+[^\W_]|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[A-Za-z](?:#|\+\+)")
-"""What every identifier has: most texts have none of it, and are spared the closer look."""
+_JOINED = re.compile(r"[._/\\:-](?<=[^\W_].)(?=[^\W_]|[._/\\:-])")
+_HUMPED = re.compile(r"[A-Z](?<=[A-Za-z0-9].)[A-Za-z]*")
 _SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}
 
@@ -72,19 +73,16 @@ def normalize(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words of a text, lower-case, in order, function words included."""
-    return _WORD.findall(normalize(text))
+    return _ASCII_WORD.findall(text.lower()) if text.isascii() else _WORD.findall(normalize(text))
 
 
 def terms(text: str, spoken: Sequence[str] | None = None) -> list[str]:
     """The search terms of a text, in order, repeats kept; `spoken` are its `words`, where they are known."""
-    found: list[str] = []
-    for word in words(text) if spoken is None else spoken:
-        if word in ENGLISH:
-            continue
-        if word.isascii() or _IS_UNSEGMENTED.search(word) is None:
-            found.append(_known.get(word) or stem(word))
-        else:
-            found.extend(_unsegmented(word))
+    told = words(text) if spoken is None else spoken
+    if text.isascii():
+        found = [_known.get(word) or stem(word) for word in told if word not in ENGLISH]
+    else:
+        found = [term for word in told if word not in ENGLISH for term in _terms_of(word)]
     found.extend(_identifiers(text))
     return found
 
@@ -94,6 +92,12 @@ def query_terms(text: str) -> list[str]:
     distinct = list(dict.fromkeys(terms(text)))
     quiet = frozenset(map(stem, of_query(words(text))))
     return [term for term in distinct if term not in quiet] or distinct
+
+
+def _terms_of(word: str) -> Iterable[str]:
+    if word.isascii() or _IS_UNSEGMENTED.search(word) is None:
+        return (stem(word),)
+    return _unsegmented(word)
 
 
 def _unsegmented(word: str) -> Iterator[str]:
@@ -112,7 +116,7 @@ def _unsegmented(word: str) -> Iterator[str]:
 def _identifiers(text: str) -> Iterator[str]:
     """The whole-identifier terms of a text, and the parts that plain words don't give."""
     plain = text if text.isascii() else _ACCENT.sub("", unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text)))
-    if _MAY_IDENTIFY.search(plain) is None:
+    if _JOINED.search(plain) is None and _HUMPED.search(plain) is None and "#" not in plain and "++" not in plain:
         return
     for match in _COMPOUND.finditer(plain):
         yield from filter(None, _compound(match[0]))

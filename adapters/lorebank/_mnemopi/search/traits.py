@@ -34,7 +34,7 @@ def traits(text: str, spoken: Sequence[str]) -> int:
 def _tells_time(text: str, spoken: Sequence[str]) -> bool:
     if not _TIME_WORDS.isdisjoint(spoken):
         return True
-    if any(word[0] <= "9" and _DATED.fullmatch(word) for word in spoken):
+    if any(_DATED.fullmatch(word) for word in [each for each in spoken if each[0] <= "9"]):
         return True
     if "this" in spoken and any(a == "this" and b in _PERIODS for a, b in pairwise(spoken)):
         return True

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lorebank._bank import Bank
-    from lorebank._domain.memory import Item, Memory, Outcome, RecallResult, Receipt, Reflection, Removal
+    from lorebank._domain.item import Item
+    from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal
     from lorebank._domain.mental_model import MentalModel, Seed
     from lorebank._domain.settings import (
         ConnectionSettings,
@@ -76,7 +77,8 @@ __all__ = [
 
 _HOMES = {
     "_bank": ("Bank",),
-    "_domain.memory": ("Item", "Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
+    "_domain.item": ("Item",),
+    "_domain.memory": ("Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
     "_domain.mental_model": ("MentalModel", "Seed"),
     "_domain.settings": (
         "ConnectionSettings",

@@ -11,10 +11,10 @@ from typing import Any, Literal, Self
 from lorebank._connections import Connections
 from lorebank._domain import memory as parse
 from lorebank._domain.events import Redacted
+from lorebank._domain.item import ITEM_FIELDS, Item, parse_items
 from lorebank._domain.memory import (
     APPLICATION,
     Budget,
-    Item,
     Memory,
     MemoryType,
     RecallResult,
@@ -131,13 +131,13 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         each: a statement that the bank holds already is a duplicate and counts as more evidence.
         """
         given = locals()
-        defaults = {name: value for name in parse.ITEM_FIELDS[1:] if (value := given[name]) is not None and value != ()}
+        defaults = {name: value for name in ITEM_FIELDS[1:] if (value := given[name]) is not None and value != ()}
         return self.write(content, defaults, APPLICATION)
 
     def write(self, content: object, defaults: Mapping[str, Any], writer: Writer) -> Receipt:
         """`retain` on behalf of a writer: the way tools and sessions write."""
         connections = self.connections
-        ready = admit_items(parse.parse_items(content, defaults), connections.settings.retain)
+        ready = admit_items(parse_items(content, defaults), connections.settings.retain)
         if ready.redactions:
             connections.tell(Redacted(self._scope.bank, ready.redactions))
         receipt = connections.backend.retain(self._scope, ready.items, writer) if ready.items else Receipt()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lorebank._domain.memory import Item, Outcome, parse_item
+from lorebank._domain.item import Item, parse_item
+from lorebank._domain.memory import Outcome
 from lorebank._domain.message import substantive
 from lorebank._domain.redaction import redact_item
 from lorebank._domain.settings import RetainSettings

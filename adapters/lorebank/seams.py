@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lorebank._domain.blocks import fence, render_memories, render_mental_models, strip
 from lorebank._domain.events import Event, Listener, ModelRefreshed, Recalled, Redacted, Retained, Skipped
-from lorebank._domain.memory import Item, RecallTrace, Writer
+from lorebank._domain.item import Item
+from lorebank._domain.memory import RecallTrace, Writer
 from lorebank._domain.mental_model import MentalModel, Revision
 from lorebank._domain.message import Keep, Line, Message, ToolCall, Transcript, last_turns, project, substantive, user_turns
 from lorebank._domain.ports import AfterTurn, Backend, BankResolver, BeforeTurn, Completer, Embedder, History, MentalModels

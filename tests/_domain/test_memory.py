@@ -6,13 +6,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from lorebank._domain.item import ITEM_FIELDS, Item, parse_item, parse_items
 from lorebank._domain.memory import (
     APPLICATION,
     EXTRACTION,
-    ITEM_FIELDS,
     TOOL,
     TRANSCRIPT,
-    Item,
     Memory,
     Outcome,
     RecallResult,
@@ -21,8 +20,6 @@ from lorebank._domain.memory import (
     Writer,
     count_tokens,
     parse_count,
-    parse_item,
-    parse_items,
     parse_moment,
     parse_number,
     parse_text,

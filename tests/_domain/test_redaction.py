@@ -2,7 +2,7 @@
 
 import pytest
 
-from lorebank._domain.memory import Item
+from lorebank._domain.item import Item
 from lorebank._domain.redaction import redact, redact_item, redact_value
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4"

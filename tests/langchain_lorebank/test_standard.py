@@ -1,7 +1,7 @@
 """LangChain's own test suites for tools and retrievers, without overrides."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from langchain_core.retrievers import BaseRetriever
@@ -38,8 +38,8 @@ def filled() -> Bank:
 class _Tools:
     """What the suites ask of one tool."""
 
-    kind: type[BaseTool]
-    example: dict[str, Any]
+    kind: ClassVar[type[BaseTool]]
+    example: ClassVar[dict[str, Any]]
 
     @property
     def tool_constructor(self) -> type[BaseTool]:
@@ -56,22 +56,22 @@ class _Tools:
 
 class _Retain(_Tools):
     kind = RetainTool
-    example = {"items": [{"content": "Ana likes olives."}]}
+    example: ClassVar[dict[str, Any]] = {"items": [{"content": "Ana likes olives."}]}
 
 
 class _RetainGlobal(_Tools):
     kind = RetainGlobalTool
-    example = {"items": [{"content": "The office is in Lisbon.", "context": "work"}]}
+    example: ClassVar[dict[str, Any]] = {"items": [{"content": "The office is in Lisbon.", "context": "work"}]}
 
 
 class _Recall(_Tools):
     kind = RecallTool
-    example = {"query": "seat preference?"}
+    example: ClassVar[dict[str, Any]] = {"query": "seat preference?"}
 
 
 class _Reflect(_Tools):
     kind = ReflectTool
-    example = {"query": "Where does Ana live?", "context": "a trip"}
+    example: ClassVar[dict[str, Any]] = {"query": "Where does Ana live?", "context": "a trip"}
 
 
 class _Edit(_Tools):

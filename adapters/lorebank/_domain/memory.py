@@ -1,6 +1,6 @@
-"""What goes into a bank and what comes out: items, memories, receipts, results.
+"""What comes out of a bank (memories, receipts, results), and how what users type is parsed.
 
-Every value here is frozen. Text from outside is parsed once, by `Item`, and trusted afterwards.
+Every value here is frozen.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
-from lorebank._domain.scope import parse_tags
 from lorebank.errors import UsageError
 
 MemoryType = Literal["world", "experience", "observation"]
@@ -125,125 +125,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def parse_name(value: object, name: str) -> str:
     """A short label (session, speaker, document, entity): text without control characters, 512 characters at most."""
+    return _clean_name(value, name) if isinstance(value, str) else parse_text(value, name)
+
+
+@lru_cache(maxsize=4096)
+def _clean_name(value: str, name: str) -> str:
+    """The same few names come again and again."""
     text = parse_text(value, name, limit=512).strip()
     if _CONTROL.search(text):
         raise UsageError(f"`{name}` holds a control character: {text!r}")
     return text
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One text to retain.
-
-    `Item("Ana prefers aisle seats.", tags=["trip"])`. Only `content` is needed. `session` and `speaker` say which
-    conversation the text comes from and who said it; items of one session are neighbours in the order of their
-    arrival. `timestamp` is when it was said (default: now; naive ones in the `timezone` setting). `importance` is from
-    0 to 1. Bad values raise `UsageError` here, before anything is written.
-    """
-
-    content: str
-    context: str | None = field(default=None, kw_only=True)
-    tags: Sequence[str] = field(default=(), kw_only=True)
-    metadata: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    timestamp: datetime | None = field(default=None, kw_only=True)
-    document_id: str | None = field(default=None, kw_only=True)
-    update_mode: UpdateMode | None = field(default=None, kw_only=True)
-    entities: Sequence[str] = field(default=(), kw_only=True)
-    session: str | None = field(default=None, kw_only=True)
-    speaker: str | None = field(default=None, kw_only=True)
-    valid_until: datetime | None = field(default=None, kw_only=True)
-    importance: float | None = field(default=None, kw_only=True)
-    type: MemoryType | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        parse_text(self.content, "content")
-        for name, parsed in self._parsed().items():
-            object.__setattr__(self, name, parsed)
-
-    def _parsed(self) -> dict[str, Any]:
-        """The fields that were given, checked and in their stored shape."""
-        parsed: dict[str, Any] = {"tags": parse_tags(self.tags) if self.tags != () else ()}
-        parsed["entities"] = _names(self.entities, "entities") if self.entities else ()
-        if self.context is not None:
-            parsed["context"] = parse_text(self.context, "context")
-        if self.metadata is not None:
-            parsed["metadata"] = parse_metadata(self.metadata)
-        for name in ("document_id", "session", "speaker"):
-            if (value := getattr(self, name)) is not None:
-                parsed[name] = parse_name(value, name)
-        for name in ("timestamp", "valid_until"):
-            if (value := getattr(self, name)) is not None and not isinstance(value, datetime):
-                parse_moment(value, name)
-        if self.importance is not None:
-            parsed["importance"] = parse_number(self.importance, "importance", 0, 1)
-        if self.type is not None:
-            parsed["type"] = parse_type(self.type)
-        if self.update_mode is not None:
-            self._check_update_mode()
-        return parsed
-
-    def _check_update_mode(self) -> None:
-        if self.update_mode not in get_args(UpdateMode):
-            raise UsageError(f"`update_mode` must be replace or append; found {self.update_mode!r}")
-        if self.document_id is None:
-            raise UsageError("`update_mode` needs a `document_id`: it says what happens to that document")
-
-    def filled(self, defaults: Mapping[str, Any]) -> Item:
-        """The item with what it leaves out taken from `defaults`."""
-        missing = {name: value for name, value in defaults.items() if getattr(self, name) in (None, ())}
-        return replace(self, **missing) if missing else self
-
-    def rewritten(self, **values: Any) -> Item:
-        """A copy with some fields replaced as they are: they have been checked."""
-        copied = object.__new__(Item)
-        for name, slot in _SLOTS:
-            slot.__set__(copied, values[name] if name in values else slot.__get__(self))
-        return copied
-
-    def located(self, zone: tzinfo | None) -> Item:
-        """The item with its times in UTC."""
-        times = {"timestamp": self.timestamp, "valid_until": self.valid_until}
-        found = {name: parse_moment(value, name, zone) for name, value in times.items() if value is not None}
-        return self.rewritten(**found) if found else self
-
-
-ITEM_FIELDS = tuple(f.name for f in fields(Item))
-_SLOTS: tuple[tuple[str, Any], ...] = tuple((name, getattr(Item, name)) for name in ITEM_FIELDS)
-
-
-def parse_item(value: object, defaults: Mapping[str, Any] | None = None) -> Item:
-    """An `Item` as it is, a text, or a mapping with an item's keys; `defaults` fill what it leaves out."""
-    known = defaults or {}
-    if isinstance(value, Item):
-        return value.filled(known) if known else value
-    if isinstance(value, str):
-        return Item(value, **known)
-    if not isinstance(value, Mapping):
-        raise UsageError(f"an item must be text, an `Item` or a mapping; found {type(value).__name__}")
-    mapping = cast("Mapping[str, Any]", value)
-    if unknown := [key for key in mapping if key not in ITEM_FIELDS]:
-        raise UsageError(f"an item has no key {unknown[0]!r}; it may have {', '.join(ITEM_FIELDS)}")
-    if "content" not in mapping:
-        raise UsageError("an item needs `content`")
-    return Item(**mapping).filled(known)
-
-
-def parse_items(value: object, defaults: Mapping[str, Any]) -> tuple[Item, ...]:
-    """One text or item, or a list of them; `defaults` fill what an item leaves out."""
-    if isinstance(value, (str, Item, Mapping)):
-        return (parse_item(cast("object", value), defaults),)
-    if not isinstance(value, Iterable):
-        raise UsageError(f"`retain` takes text, an item or a list of them; found {type(value).__name__}")
-    items = tuple(parse_item(each, defaults) for each in cast("Iterable[object]", value))
-    if not items:
-        raise UsageError("`retain` was given an empty list: there is nothing to retain")
-    return items
-
-
-def _names(values: Sequence[str], name: str) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise UsageError(f"`{name}` must be a list of texts; found the text {values!r}")
-    return tuple(dict.fromkeys(parse_name(value, name) for value in values))
 
 
 @dataclass(frozen=True, slots=True)

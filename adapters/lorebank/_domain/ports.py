@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from lorebank._domain.memory import Item, Memory, RecallResult, Receipt, Reflection, Removal, Writer
+from lorebank._domain.item import Item
+from lorebank._domain.memory import Memory, RecallResult, Receipt, Reflection, Removal, Writer
 from lorebank._domain.mental_model import MentalModel, Revision
 from lorebank._domain.message import Message
 from lorebank._domain.requests import (

@@ -11,26 +11,29 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from lorebank._domain.memory import Item
+from lorebank._domain.item import Item
 
 Redactor = Callable[[str], tuple[str, int]]
 """Takes a text; gives it without its secrets, and how many there were."""
 
 MARK = "[redacted]"
 
-_SHAPES = (
-    "bearer ", "basic ", "sk-", "k_live", "k_test", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "glpat", "xox", "akia",
-    "asia", "aiza", "hf_", "npm_", "eyj", "-----", "://",
-)  # fmt: skip
-_PAIRED = ("cookie", "pass", "pwd", "secret", "token", "key", "auth", "credential")
-"""What a secret looks like in lower case, and the names that stand before one with a colon or an equals sign."""
+_SHAPES: dict[str, tuple[str, ...]] = {
+    "": ("bearer ", "basic ", "akia", "asia", "aiza", "eyj"),
+    "-": ("sk-", "glpat-", "xox", "-----"),
+    "_": ("k_live", "k_test", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat", "hf_", "npm_"),
+    ":": ("://", "cookie", "pass", "pwd", "secret", "token", "key", "auth", "credential"),
+    "=": ("pass", "pwd", "secret", "token", "key", "auth", "credential"),
+}
+"""What a secret has in it, in lower case, by a character that it can't do without."""
 _VALUE = r"(?:\"(?!\[redacted\])[^\"\r\n]{3,}\"|'(?!\[redacted\])[^'\r\n]{3,}'|(?!\[redacted\]|[\"'])[^\s,;\"'&]{3,})"
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL), MARK),
     (re.compile(r"(?i)\b((?:set-)?cookie[ \t]{0,8}:[ \t]{0,8})(?!\[redacted\])[^\s=\"']{1,200}=[^\r\n\"']*"), rf"\1{MARK}"),
     (
         re.compile(
-            rf"(?i)\b(authorization[\"']?[ \t]{{0,8}}[=:][ \t]{{0,8}}[\"']?(?:(?:bearer|basic|token|digest|apikey)[ \t]+)?){_VALUE}"
+            r"(?i)\b(authorization[\"']?[ \t]{0,8}[=:][ \t]{0,8}[\"']?(?:(?:bearer|basic|token|digest|apikey)[ \t]+)?)"
+            rf"{_VALUE}"
         ),
         rf"\1{MARK}",
     ),
@@ -70,10 +73,7 @@ def redact(text: str) -> tuple[str, int]:
 def _suspicious(text: str) -> bool:
     """Whether the patterns may find something. Most texts have no such hint, and are spared the search."""
     lowered = text.lower()
-    for shape in _SHAPES:
-        if shape in lowered:
-            return True
-    return ("=" in text or ":" in text) and any(name in lowered for name in _PAIRED)
+    return any(mark in lowered and any(shape in lowered for shape in shapes) for mark, shapes in _SHAPES.items())
 
 
 def redact_value(value: Any, redactor: Redactor) -> tuple[Any, int]:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from lorebank._domain import memory as memories
+from lorebank._domain.item import Item
 from lorebank._domain.memory import Budget, MemoryType
 from lorebank._domain.message import Keep
 from lorebank._domain.redaction import Redactor, redact
@@ -143,7 +144,7 @@ class RetainSettings(Settings):
 
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
     redactor: Redactor | None = redact
-    before_enqueue: Callable[[memories.Item], memories.Item | None] | None = None
+    before_enqueue: Callable[[Item], Item | None] | None = None
     auto_retain: bool = True
     retain_mode: Literal["append", "full-session", "last-turn"] = "append"
     every_n_turns: Annotated[int, Field(ge=1)] | None = None

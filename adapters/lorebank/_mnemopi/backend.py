@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +13,17 @@ from sqlalchemy import Connection
 from lorebank._database.driver import Source, rows_of
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
-from lorebank._domain.memory import TYPES, Item, Memory, RecallResult, Receipt, Reflection, Removal, Writer, count_tokens
+from lorebank._domain.item import Item
+from lorebank._domain.memory import (
+    TYPES,
+    Memory,
+    RecallResult,
+    Receipt,
+    Reflection,
+    Removal,
+    Writer,
+    count_tokens,
+)
 from lorebank._domain.requests import (
     Change,
     FlushReport,
@@ -67,7 +76,7 @@ class MnemopiBackend:
 
     def retain(self, scope: Scope, items: Sequence[Item], writer: Writer) -> Receipt:
         now = self.clock()
-        drafts = [draft(self._stamped(item, scope), writer, identity=secrets.token_hex(8), now=now) for item in items]
+        drafts = [draft(self._stamped(item, scope), writer, now=now) for item in items]
         replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
         with self.database.direct(write=True) as connection:
             return store.add(connection, scope.bank, drafts, replaced=tuple(filter(None, replaced)), now=to_ticks(now))

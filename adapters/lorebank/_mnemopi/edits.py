@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, or_, select, update
 
-from lorebank._domain.memory import Item, Memory
+from lorebank._domain.item import Item
+from lorebank._domain.memory import TRANSCRIPT, Memory
 from lorebank._domain.requests import Change, ListRequest, Selection
 from lorebank._domain.scope import Scope
-from lorebank._mnemopi.rows import content_values, maybe_moment, salt_of, tags_of, to_json, to_memory
+from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory
 from lorebank._mnemopi.schema import banks, memories
 from lorebank._mnemopi.search.traits import TIMED
 from lorebank._mnemopi.store import bank_number, grow
@@ -99,7 +100,7 @@ def change(connection: Connection, scope: Scope, memory_id: str, asked: Change) 
         values["tags"] = to_json((*asked.tags, *(tag for tag in scope.stamp if tag not in asked.tags)))
     if asked.content is not None or asked.tags is not None:
         item = _item(row, asked.content or row["content"], tags_of(values.get("tags", row["tags"])))
-        values |= content_values(item, row["type"], salt=salt_of(row["id"], row["source"]))
+        values |= content_values(item, row["type"], alone=row["source"] == TRANSCRIPT.source)
         grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
     if values:
         connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from lorebank._database.driver import Source, rows_of
-from lorebank._domain.memory import TRANSCRIPT, Item, Memory, Writer
+from lorebank._domain.item import Item
+from lorebank._domain.memory import TRANSCRIPT, Memory, Writer
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits
@@ -46,10 +48,10 @@ def tags_of(text: str | None) -> tuple[str, ...]:
     return tuple(json.loads(text)) if text else ()
 
 
-PLACED = ("key", "bank", "position", "evidence")
+PLACED = ("key", "bank", "position", "evidence", "id")
 """The columns that a row gets when it is written; a draft has all the others, in the order of `DRAFTED`."""
 DRAFTED = (
-    "id", "digest", "content", "terms", "traits", "type", "source", "importance", "veracity", "mentioned_at", "valid_until",
+    "digest", "content", "terms", "traits", "type", "source", "importance", "veracity", "mentioned_at", "valid_until",
     "session", "speaker", "document", "context", "tags", "metadata", "entities",
 )  # fmt: skip
 
@@ -57,7 +59,6 @@ DRAFTED = (
 class Draft(NamedTuple):
     """One item on its way into a bank: its row without the place, and how many terms it has."""
 
-    id: str
     digest: bytes
     row: tuple[Any, ...]
     length: int
@@ -68,36 +69,34 @@ class Draft(NamedTuple):
     valid_until: int | None
 
 
-def draft(item: Item, writer: Writer, *, identity: str, now: datetime) -> Draft:
-    """The row an item becomes. `identity` is its new id; `now` is when it was said where the item does not tell."""
+def draft(item: Item, writer: Writer, *, now: datetime) -> Draft:
+    """The row an item becomes; `now` is when it was said where the item does not tell."""
     kind = item.type or writer.type
-    derived = content_values(item, kind, salt=salt_of(identity, writer.source))
+    derived = content_values(item, kind, alone=writer.source == TRANSCRIPT.source)
     importance = writer.importance if item.importance is None else item.importance
     said, until = to_ticks(item.timestamp or now), maybe_ticks(item.valid_until)
     found: str = derived["terms"]
     row = (
-        identity, derived["digest"], item.content, found, derived["traits"], kind, writer.source, importance, writer.veracity,
+        derived["digest"], item.content, found, derived["traits"], kind, writer.source, importance, writer.veracity,
         said, until, item.session, item.speaker, item.document_id, item.context, to_json(item.tags), to_json(item.metadata),
         to_json(item.entities),
     )  # fmt: skip
     length = found.count(" ") + 1 if found else 0
-    return Draft(identity, derived["digest"], row, length, item.session, item.document_id, importance, said, until)
+    return Draft(derived["digest"], row, length, item.session, item.document_id, importance, said, until)
 
 
-def content_values(item: Item, kind: str, *, salt: str | None) -> dict[str, Any]:
-    """The columns that follow from the text: when it changes, they change with it."""
+def content_values(item: Item, kind: str, *, alone: bool) -> dict[str, Any]:
+    """The columns that follow from the text: when it changes, they change with it.
+
+    A statement that stands `alone` (a message of a transcript) equals no other, however often its words are said.
+    """
     spoken = words(item.content)
     return {
         "content": item.content,
         "terms": " ".join(search_terms(item, spoken)),
         "traits": traits(item.content, spoken) | (TIMED if item.timestamp is not None else 0),
-        "digest": digest(item, kind, salt),
+        "digest": secrets.token_bytes(DIGEST_BYTES) if alone else digest(item, kind),
     }
-
-
-def salt_of(identity: str, source: str) -> str | None:
-    """Messages of a transcript are each a statement of their own, however often the same words are said."""
-    return identity if source == TRANSCRIPT.source else None
 
 
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai"})
@@ -120,16 +119,19 @@ def _label_terms(text: str) -> tuple[str, ...]:
     return tuple(terms(text))
 
 
-def digest(item: Item, kind: str, salt: str | None) -> bytes:
+DIGEST_BYTES = 16
+
+
+def digest(item: Item, kind: str) -> bytes:
     """Equal for items that are the same statement: content, type, tags; with a session or a time also those and the
-    speaker. `salt` keeps a row apart from all others.
+    speaker. No part holds a NUL, so that joined they stay apart.
     """
     told: tuple[str, ...] = ()
     if item.session is not None or item.timestamp is not None:
         when = "" if item.timestamp is None else str(to_ticks(item.timestamp))
         told = (item.session or "", item.speaker or "", when)
-    parts = (item.content, kind, "\0".join(sorted(item.tags)), *told, *(("salt", salt) if salt else ()))
-    return hashlib.sha256("\0\0".join(parts).encode()).digest()[:16]
+    parts = (item.content, kind, "\0".join(sorted(item.tags)), *told)
+    return hashlib.blake2b("\0\0".join(parts).encode(), digest_size=DIGEST_BYTES).digest()
 
 
 COLUMNS = tuple(column.name for column in memories.columns)

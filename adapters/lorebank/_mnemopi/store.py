@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
@@ -29,16 +30,13 @@ _GROW = """UPDATE banks SET sequence = sequence + ?, size = size + ?, length = l
 _REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL"
 
 
-@dataclass(slots=True)
-class _Sorted:
-    """Drafts by what is to be done: new rows, with how often each was said, and rows that are there already."""
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A row that holds a statement already; `live` where it is neither invalidated nor expired."""
 
-    fresh: dict[bytes, Draft] = field(default_factory=dict[bytes, Draft])
-    said: Counter[bytes] = field(default_factory=Counter[bytes])
-    again: list[tuple[int, Draft]] = field(default_factory=list[tuple[int, Draft]])
-    revived: list[tuple[int, Draft]] = field(default_factory=list[tuple[int, Draft]])
-    stored: list[Outcome] = field(default_factory=list[Outcome])
-    duplicates: list[Outcome] = field(default_factory=list[Outcome])
+    key: int
+    id: str
+    live: bool
 
 
 def bank_number(connection: Source, name: str) -> int | None:
@@ -62,14 +60,16 @@ def add(connection: Source, bank: str, drafts: Sequence[Draft], *, replaced: Seq
     number = ensure_bank(connection, bank)
     for document in replaced:
         run(connection, _REPLACE, (now, number, document))
-    todo = _sort(connection, number, drafts, now)
-    if todo.fresh:
-        run_many(connection, _INSERT, list(_rows(connection, number, todo)))
-    for key, draft in todo.again:
-        run(connection, _AGAIN, (todo.said[draft.digest], draft.importance, draft.valid_until, draft.valid_until, number, key))
-    for key, draft in todo.revived:
-        run(connection, _REVIVE, (todo.said[draft.digest], draft.valid_until, draft.mentioned_at, number, key))
-    return Receipt(stored=tuple(todo.stored), duplicates=tuple(todo.duplicates))
+    said = Counter([draft.digest for draft in drafts])
+    first: dict[bytes, Draft] = {}
+    for draft in drafts:
+        first.setdefault(draft.digest, draft)
+    known = _known(connection, number, list(first), now)
+    fresh = [draft for digest, draft in first.items() if digest not in known]
+    ids = _insert(connection, number, fresh, said)
+    for digest, row in known.items():
+        _say_again(connection, number, row, first[digest], said[digest])
+    return _receipt(drafts, known, ids)
 
 
 def grow(connection: Source, number: int, *, size: int, length: int, sequence: int = 0) -> int:
@@ -77,46 +77,37 @@ def grow(connection: Source, number: int, *, size: int, length: int, sequence: i
     return int(rows_of(connection, _GROW, (sequence, size, length, number))[0][0])
 
 
-def _sort(connection: Source, number: int, drafts: Sequence[Draft], now: int) -> _Sorted:
-    todo = _Sorted()
-    known = _known(connection, number, drafts, now)
-    for draft in drafts:
-        document = draft.document
-        todo.said[draft.digest] += 1
-        if first := todo.fresh.get(draft.digest):
-            todo.duplicates.append(Outcome(first.id, "already known", document))
-        elif draft.digest not in known:
-            todo.fresh[draft.digest] = draft
-            todo.stored.append(Outcome(draft.id, None, document))
-        else:
-            key, identity, live = known[draft.digest]
-            if todo.said[draft.digest] == 1:
-                known[draft.digest] = (key, identity, True)
-                (todo.again if live else todo.revived).append((key, draft))
-            outcome = Outcome(identity, "already known" if live else "lives again", document)
-            (todo.duplicates if live else todo.stored).append(outcome)
-    return todo
-
-
-def _known(connection: Source, number: int, drafts: Sequence[Draft], now: int) -> dict[bytes, tuple[int, str, bool]]:
-    """The rows that hold the drafts' statements already: key, id, and whether they are live."""
-    digests = list({draft.digest for draft in drafts})
-    found: dict[bytes, tuple[int, str, bool]] = {}
+def _known(connection: Source, number: int, digests: Sequence[bytes], now: int) -> dict[bytes, _Known]:
+    """The rows that hold these statements already."""
+    found: dict[bytes, _Known] = {}
     for start in range(0, len(digests), _KNOWN_AT_ONCE):
         part = digests[start : start + _KNOWN_AT_ONCE]
         rows = rows_of(connection, _KNOWN.format(",".join("?" * len(part))), (now, number, *part))
-        found |= {row[0]: (row[1], row[2], bool(row[3])) for row in rows}
+        found |= {row[0]: _Known(row[1], row[2], bool(row[3])) for row in rows}
     return found
 
 
-def _rows(connection: Source, number: int, todo: _Sorted) -> Iterator[tuple[object, ...]]:
-    """The new rows, each with the next key of its bank and the next place in its session."""
-    count = len(todo.fresh)
-    last = grow(connection, number, size=count, length=sum(each.length for each in todo.fresh.values()), sequence=count)
+def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mapping[bytes, int]) -> dict[bytes, str]:
+    """Writes new rows, each with the next key of its bank and the next place in its session; gives their ids.
+
+    An id is the row's number in its bank and three random bytes: unique by the one, not to be guessed by the other, and
+    growing, so that its index is appended to.
+    """
+    if not fresh:
+        return {}
+    count = len(fresh)
+    last = grow(connection, number, size=count, length=sum(draft.length for draft in fresh), sequence=count)
+    chance = secrets.token_hex(3 * count)
     places: dict[str, int] = {}
-    for key, (said, draft) in enumerate(todo.fresh.items(), key_range(number)[0] + last - count + 1):
-        place = None if draft.session is None else _next_place(connection, number, draft.session, places)
-        yield (key, number, place, todo.said[said], *draft.row)
+    ids: dict[bytes, str] = {}
+    rows: list[tuple[object, ...]] = []
+    for place, draft in enumerate(fresh):
+        sequence = last - count + 1 + place
+        identity = ids[draft.digest] = f"{sequence:010x}{chance[6 * place : 6 * place + 6]}"
+        at = None if draft.session is None else _next_place(connection, number, draft.session, places)
+        rows.append((key_range(number)[0] + sequence, number, at, said[draft.digest], identity, *draft.row))
+    run_many(connection, _INSERT, rows)
+    return ids
 
 
 def _next_place(connection: Source, number: int, session: str, places: dict[str, int]) -> int:
@@ -126,3 +117,27 @@ def _next_place(connection: Source, number: int, session: str, places: dict[str,
         places[session] = -1 if found is None else found
     places[session] += 1
     return places[session]
+
+
+def _say_again(connection: Source, number: int, row: _Known, draft: Draft, times: int) -> None:
+    """One more piece of evidence each time; a row that was out of recall comes back."""
+    if row.live:
+        run(connection, _AGAIN, (times, draft.importance, draft.valid_until, draft.valid_until, number, row.key))
+    else:
+        run(connection, _REVIVE, (times, draft.valid_until, draft.mentioned_at, number, row.key))
+
+
+def _receipt(drafts: Sequence[Draft], known: Mapping[bytes, _Known], ids: Mapping[bytes, str]) -> Receipt:
+    """What became of each draft, in order."""
+    stored: list[Outcome] = []
+    duplicates: list[Outcome] = []
+    seen: set[bytes] = set()
+    for draft in drafts:
+        row = known.get(draft.digest)
+        identity = ids[draft.digest] if row is None else row.id
+        if draft.digest in seen or (row is not None and row.live):
+            duplicates.append(Outcome(identity, "already known", draft.document))
+        else:
+            stored.append(Outcome(identity, None if row is None else "lives again", draft.document))
+        seen.add(draft.digest)
+    return Receipt(stored=tuple(stored), duplicates=tuple(duplicates))

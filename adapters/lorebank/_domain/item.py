@@ -87,9 +87,11 @@ class Item:
 
     def located(self, zone: tzinfo | None) -> Item:
         """The item with its times in UTC."""
-        times = {"timestamp": self.timestamp, "valid_until": self.valid_until}
-        found = {name: parse_moment(value, name, zone) for name, value in times.items() if value is not None}
-        return self.rewritten(**found) if found else self
+        if self.timestamp is None and self.valid_until is None:
+            return self
+        said = None if self.timestamp is None else parse_moment(self.timestamp, "timestamp", zone)
+        until = None if self.valid_until is None else parse_moment(self.valid_until, "valid_until", zone)
+        return self.rewritten(timestamp=said, valid_until=until)
 
 
 _PARSERS: tuple[tuple[str, Callable[[Any, str], object]], ...] = (

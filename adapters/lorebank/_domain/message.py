@@ -91,7 +91,7 @@ OWN_TOOLS = frozenset({"retain", "recall", "reflect", "memory_edit", "retain_glo
 
 def substantive(text: str) -> bool:
     """Whether a text holds at least one letter or digit."""
-    return any(char.isalnum() for char in text)
+    return text[:1].isalnum() or any(map(str.isalnum, text))
 
 
 def user_turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:

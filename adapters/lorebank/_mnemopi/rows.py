@@ -108,8 +108,7 @@ def search_terms(item: Item, spoken: Sequence[str]) -> list[str]:
     named = item.speaker if item.speaker and item.speaker.casefold() not in ROLES else None
     beside = [text for text in (named, item.context, *item.entities) if text]
     if beside:
-        known = set(found)
-        found += [term for text in beside for term in _label_terms(text) if term not in known]
+        found += [term for text in beside for term in _label_terms(text) if term not in found]
     return found
 
 

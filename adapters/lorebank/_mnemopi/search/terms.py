@@ -36,7 +36,8 @@ _IS_UNSEGMENTED = re.compile(f"[{_UNSEGMENTED}]")
 _ACCENT = re.compile("[\u0300-\u036f]")
 _COMPOUND = re.compile(r"(?<![^\W_])[^\W_]+(?:[_./\\:-]+[^\W_]+)+|(?<![A-Za-z0-9])[A-Za-z][a-z0-9]*[A-Z][A-Za-z0-9]*(?![^\W_])")
 _HUMP = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_JOINED = re.compile(r"[._/\\:-](?<=[^\W_].)(?=[^\W_]|[._/\\:-])")
+_JOINED = re.compile(r"[._/\\:](?<=[^\W_].)(?=[^\W_]|[._/\\:-])|-(?=[0-9])|[0-9]-(?=[^\W_])")
+"""Signs of an identifier; a hyphen alone joins ordinary words, which are no identifier unless one is a number."""
 _HUMPED = re.compile(r"[A-Z](?<=[A-Za-z0-9].)[A-Za-z]*")
 _SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}

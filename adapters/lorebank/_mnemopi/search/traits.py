@@ -34,7 +34,8 @@ def traits(text: str, spoken: Sequence[str]) -> int:
 def _tells_time(text: str, spoken: Sequence[str]) -> bool:
     if not _TIME_WORDS.isdisjoint(spoken):
         return True
-    if any(_DATED.fullmatch(word) for word in [each for each in spoken if each[0] <= "9"]):
+    numbers = [word for word in spoken if word[0] <= "9"]
+    if numbers and any(map(_DATED.fullmatch, numbers)):
         return True
     if "this" in spoken and any(a == "this" and b in _PERIODS for a, b in pairwise(spoken)):
         return True

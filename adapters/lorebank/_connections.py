@@ -18,7 +18,6 @@ from lorebank._domain.settings import (
     RecallSettings,
     RetainSettings,
 )
-from lorebank._mnemopi.backend import MnemopiBackend
 from lorebank._off import OffBackend
 from lorebank._twins import Threads
 from lorebank.errors import UnsupportedError, UsageError
@@ -99,6 +98,8 @@ def find_backend(url: str | None, settings: AllSettings) -> Backend:
         )
     if scheme != "sqlite":
         raise UsageError(f"`url` must begin with sqlite:///; found {_without_secrets(found)!r}")
+    from lorebank._mnemopi.backend import MnemopiBackend  # SQLAlchemy and numpy load when a bank is opened
+
     return MnemopiBackend(found, settings.mnemopi)
 
 

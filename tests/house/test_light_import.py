@@ -55,6 +55,13 @@ def test_importing_lorebank_loads_few_modules_and_no_heavy_one() -> None:
     assert heavy == "[]"
 
 
+@pytest.mark.parametrize("module", ["lorebank.seams", "langchain_lorebank.tools"])
+def test_the_database_and_numpy_load_when_a_bank_is_opened(module: str) -> None:
+    """What an integration imports is light, too."""
+    code = f"import sys, {module}\nprint(sorted(n for n in sys.modules if n in ('sqlalchemy', 'Stemmer', 'httpx')))"
+    assert run(code) == "[]"
+
+
 def test_using_a_bank_loads_no_framework() -> None:
     """The core works without any framework in memory."""
     code = (

@@ -29,6 +29,8 @@ from lorebank._forks import reset_in_children
 from lorebank.errors import GarbledError, LorebankError, UnavailableError, UsageError
 
 T = TypeVar("T")
+CACHE_KIB = 8192
+"""What each connection keeps of the file in memory, at most."""
 _BUSY = ("database is locked", "database table is locked", "database schema is locked")
 
 
@@ -177,7 +179,12 @@ class Database:
         cursor = connection.cursor()
         try:
             self._retried(lambda: cursor.execute("PRAGMA journal_mode=WAL"))
-            for pragma in (f"synchronous={self.settings.synchronous.upper()}", "foreign_keys=ON", "secure_delete=ON"):
+            for pragma in (
+                f"synchronous={self.settings.synchronous.upper()}",
+                "foreign_keys=ON",
+                "secure_delete=ON",
+                f"cache_size=-{CACHE_KIB}",
+            ):
                 cursor.execute(f"PRAGMA {pragma}")
         finally:
             cursor.close()

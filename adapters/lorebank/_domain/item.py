@@ -28,10 +28,10 @@ def _names(values: Any, name: str) -> tuple[str, ...]:
 
 
 def _datetime(value: object, name: str) -> datetime:
-    """A datetime as it is: only the settings know in which zone a naive one is to be read."""
-    if not isinstance(value, datetime):
-        raise UsageError(f"`{name}` must be a datetime; found {type(value).__name__}")
-    return value
+    """A datetime in UTC; a naive one as it is, since only the settings know in which zone it is to be read."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value
+    return parse_moment(value, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Item:
 
     def located(self, zone: tzinfo | None) -> Item:
         """The item with its times in UTC."""
-        if self.timestamp is None and self.valid_until is None:
+        if not any(moment is not None and moment.tzinfo is None for moment in (self.timestamp, self.valid_until)):
             return self
         said = None if self.timestamp is None else parse_moment(self.timestamp, "timestamp", zone)
         until = None if self.valid_until is None else parse_moment(self.valid_until, "valid_until", zone)

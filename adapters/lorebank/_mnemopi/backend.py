@@ -66,9 +66,6 @@ class MnemopiBackend:
         self.clock = clock
         opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
         self.database = Database(opened, prepare)
-        self._bind()
-
-    def _bind(self) -> None:
         self.models = ModelStore(self.database, self._recall_model, self._now)
 
     def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope:

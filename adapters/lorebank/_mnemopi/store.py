@@ -101,11 +101,12 @@ def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mappi
     places: dict[str, int] = {}
     ids: dict[bytes, str] = {}
     rows: list[tuple[object, ...]] = []
+    base = key_range(number)[0]
     for place, draft in enumerate(fresh):
         sequence = last - count + 1 + place
         identity = ids[draft.digest] = f"{sequence:010x}{chance[6 * place : 6 * place + 6]}"
         at = None if draft.session is None else _next_place(connection, number, draft.session, places)
-        rows.append((key_range(number)[0] + sequence, number, at, said[draft.digest], identity, *draft.row))
+        rows.append((base + sequence, number, at, said[draft.digest], identity, *draft.row))
     run_many(connection, _INSERT, rows)
     return ids
 

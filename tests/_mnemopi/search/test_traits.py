@@ -1,9 +1,15 @@
 """What a text is like: time words, and how much of it asks."""
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lorebank._mnemopi.search.terms import words
-from lorebank._mnemopi.search.traits import asks, has_time_words, question_share, traits
+from lorebank._mnemopi.search.traits import asking, question_share, time_words, traits
+
+
+def packed(text: str) -> NDArray[np.int64]:
+    return np.array([traits(text, words(text))], np.int64)
 
 
 @pytest.mark.parametrize(
@@ -15,13 +21,13 @@ from lorebank._mnemopi.search.traits import asks, has_time_words, question_share
 )  # fmt: skip
 def test_time_words_are_seen(text: str) -> None:
     """In several languages and any case."""
-    assert has_time_words(traits(text, words(text))) is True
+    assert time_words(packed(text)).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("text", ["", "Ana prefers aisle seats.", "Bob is vegan", "yesterdays", "12345", "thirdly"])
 def test_other_words_are_no_time_words(text: str) -> None:
     """Whole words only."""
-    assert has_time_words(traits(text, words(text))) is False
+    assert time_words(packed(text)).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,7 @@ def test_the_share_of_questions(text: str, share: float) -> None:
 @pytest.mark.parametrize(("text", "share"), [("Tea?", 1.0), ("Tea? Yes.", 0.5), ("No.", 0.0), ("A? B. C.", 2 / 6)])
 def test_packed_traits_give_the_share_back(text: str, share: float) -> None:
     """In sixths."""
-    assert asks(traits(text, words(text))) == share
+    assert asking(packed(text)).tolist() == [share]
 
 
 def test_both_traits_fit_one_number() -> None:

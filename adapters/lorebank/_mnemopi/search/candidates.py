@@ -117,7 +117,7 @@ def rarity(total: int, found: int) -> float:
 def _postings(connection: Source, corpus: Corpus, term: str, bound: int) -> Keys:
     """The keys of the memories that hold a term, newest first, `bound` at most from each bank."""
     texts = [rows_of(connection, _POSTINGS, (f'"{term}"', *key_range(bank), bound))[0][0] for bank in corpus.banks]
-    return np.array(",".join(filter(None, texts)).split(","), np.int64) if any(texts) else np.empty(0, np.int64)
+    return np.fromstring(",".join(filter(None, texts)), np.int64, sep=",")
 
 
 def _keys(found: Sequence[Row]) -> Keys:

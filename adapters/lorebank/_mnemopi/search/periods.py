@@ -76,6 +76,8 @@ def asks_when(query: str) -> bool:
 def find_period(query: str, anchor: datetime) -> Period | None:
     """The period a query names, seen from `anchor` (an aware datetime), or `None`."""
     text = unicodedata.normalize("NFC", query).casefold()
+    if _NAMES_TIME.search(text) is None:
+        return None
     for pattern, rule in _RULES:
         for match in pattern.finditer(text):
             try:
@@ -236,3 +238,9 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (rf"(?<![\w.,-]){_YEAR}(?![\w-]|[.,]\d)", _year),
     )
 )
+
+_NAMES_TIME = re.compile(
+    rf"\d|\b(?:{_MONTH}|{'|'.join([*_DAYS, *_SEASONS])}|ago|last|past|previous|this|next)\b"
+    + "".join(f"|{word.replace(' ', chr(92) + 's+')}" for word in _RELATIVE_DAYS)
+)
+"""What every time phrase has in it: most queries name no time, and are spared the rules."""

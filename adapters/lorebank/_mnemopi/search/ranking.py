@@ -33,7 +33,7 @@ from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import from_ticks, name_words
 from lorebank._mnemopi.search.candidates import SMALL, Corpus, Keys, Pool, rarity
 from lorebank._mnemopi.search.question import Question
-from lorebank._mnemopi.search.traits import asks, has_time_words
+from lorebank._mnemopi.search.traits import asking, time_words
 
 K1 = 0.4
 B = 0.2
@@ -128,15 +128,16 @@ def _evidence(held: Column, pool: Pool, corpus: Corpus) -> float:
 
 def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) -> dict[str, Column]:
     """The signals of a memory by itself."""
-    speakers, traits, importance, veracity = columns[4], columns[6], columns[7], columns[8]
+    speakers, importance, veracity = columns[4], columns[7], columns[8]
+    traits = np.array(columns[6], np.int64)
     speaks = {speaker: _speaks(speaker, question) for speaker in set(speakers)}
     nothing = np.zeros(len(times))
     period = question.period
     return {
         "speaker": np.array([speaks[each] for each in speakers]),
         "period": np.array([period.closeness(from_ticks(each)) for each in times.tolist()]) if period else nothing,
-        "time_words": np.array([float(has_time_words(each)) for each in traits]) if question.asks_when else nothing,
-        "question": -np.array([asks(each) for each in traits]),
+        "time_words": time_words(traits) if question.asks_when else nothing,
+        "question": -asking(traits),
         "importance": np.array(importance, np.float64) - 0.5,
         "veracity": np.array([_TRUST.get(each, 0.6) for each in veracity]) - 0.6,
         "recency": (times - times.min()) / (float(np.ptp(times)) or 1.0) if len(times) else nothing,

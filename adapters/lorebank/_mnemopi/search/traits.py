@@ -10,6 +10,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 _TIME_WORDS = frozenset(
     """
     yesterday today tonight tomorrow ago last next recently since just monday tuesday wednesday thursday friday saturday
@@ -50,10 +53,11 @@ def question_share(text: str) -> float:
     return sum(each.endswith(("?", "？")) for each in sentences) / len(sentences) if sentences else 0.0
 
 
-def has_time_words(packed: int) -> bool:
-    return bool(packed & 1)
+def time_words(packed: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 where a text has time words, from packed traits."""
+    return (packed & 1).astype(np.float64)
 
 
-def asks(packed: int) -> float:
-    """The share of questions, from packed traits."""
+def asking(packed: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The share of questions of each text, from packed traits."""
     return (packed >> 1 & 7) / _STEPS

@@ -63,6 +63,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         shared: str | None = None,
         owner: bool = True,
     ) -> None:
+        if owner_of_shared(base, scoping, shared):
+            raise UsageError(f"{base!r} is the shared bank: it is read beside others, and written by `retain_global` only")
         self.name = base
         self._connections, self._owner, self._closed = connections, owner, False
         self._scoping: Scoping = scoping
@@ -85,6 +87,11 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         return self._connections.threads
 
     @property
+    def lasting(self) -> Connections:
+        """The same, even once it is closed: for telling what went wrong."""
+        return self._connections
+
+    @property
     def connections(self) -> Connections:
         """What this bank shares with its `named` banks; `UsageError` once it is closed."""
         if self._closed or self._connections.closed:
@@ -94,7 +101,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     @property
     def mental_models(self) -> MentalModelHandle:
         """The bank's mental models."""
-        return MentalModelHandle(self.connections, self._scope, self._scoping, self._label)
+        return MentalModelHandle(lambda: self.connections, self._scope, self._scoping, self._label)
 
     def named(self, name: str) -> Bank:
         """Another bank on the same connections, with the same scoping, project and shared bank."""
@@ -170,13 +177,12 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         """
         rule = self._rule(tags, tags_match, tag_groups)
         request = self._request(query, rule, limit=limit, max_tokens=max_tokens, budget=budget, moment=query_timestamp)
-        defaults = self._connections.settings.recall
         request = replace(
             request,
             types=request.types if types is None else parse.parse_types(types),
-            prefer_observations=defaults.prefer_observations if prefer_observations is None else prefer_observations,
-            include_source_facts=defaults.include_source_facts if include_source_facts is None else include_source_facts,
-            min_score=defaults.min_score if min_score is None else parse.parse_number(min_score, "min_score", -1e9, 1e9),
+            prefer_observations=request.prefer_observations if prefer_observations is None else prefer_observations,
+            include_source_facts=request.include_source_facts if include_source_facts is None else include_source_facts,
+            min_score=request.min_score if min_score is None else parse.parse_number(min_score, "min_score", -1e9, 1e9),
             explain=explain,
         )
         return self.connections.backend.recall(self._scope, request)
@@ -240,9 +246,13 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if content is None and importance is None and tags is None and metadata is None:
             raise UsageError("`update` needs something to change: content, importance, tags or metadata")
         item = Item(content if content is not None else "unchanged", importance=importance, tags=tags or (), metadata=metadata)
-        admitted = admit_items((item,), self._connections.settings.retain.model_copy(update={"before_enqueue": None}))
+        settings = self._connections.settings.retain
+        gated = settings if content is not None else settings.model_copy(update={"before_enqueue": None})
+        admitted = admit_items((item,), gated)
+        if admitted.redactions:
+            self._connections.tell(Redacted(self._scope.bank, admitted.redactions))
         if not admitted.items:
-            raise UsageError(f"`content` has {admitted.rejected[0].reason}")
+            raise UsageError(f"`update` was refused: {admitted.rejected[0].reason}")
         [safe] = admitted.items
         change = Change(
             safe.content if content is not None else None,
@@ -254,10 +264,10 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
 
     def invalidate(self, id: str, *, replacement: str | None = None) -> Memory:
         """Says that a memory is no longer true: it is kept but not recalled. `replacement` is the id that is true now."""
-        other = None if replacement is None else _id(replacement)
-        if other == id:
+        own, other = _id(id), None if replacement is None else parse.parse_name(replacement, "replacement")
+        if other == own:
             raise UsageError("a memory can't replace itself")
-        return self.connections.backend.invalidate(self._scope, _id(id), other)
+        return self.connections.backend.invalidate(self._scope, own, other)
 
     def forget(
         self,
@@ -385,7 +395,15 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             count_tokens=settings.count_tokens,
             rule=rule,
             budget=budget or settings.budget,
+            min_score=settings.min_score,
+            prefer_observations=settings.prefer_observations,
+            include_source_facts=settings.include_source_facts,
         )
+
+
+def owner_of_shared(base: str, scoping: Scoping, shared: str | None) -> bool:
+    """Whether a handle of this name would write into the shared bank as into its own."""
+    return shared is not None and base == shared and scoping == "global"
 
 
 def _named(value: object, name: str) -> str | None:

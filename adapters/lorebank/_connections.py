@@ -71,8 +71,10 @@ class Connections:
         """Closes all, once."""
         if not self.closed:
             self.closed = True
-            self.backend.close()
-            self.threads.close()
+            try:
+                self.backend.close(self.settings.connection.close_timeout)
+            finally:
+                self.threads.close()
 
     def __getstate__(self) -> tuple[Backend, AllSettings, tuple[Listener, ...], OnFailure]:
         return self.backend, self.settings, (), self.on_failure

@@ -1,30 +1,50 @@
-"""What must not be carried into a forked child: connections, locks and threads of the parent."""
+"""What must not be carried into a forked child: connections, locks and threads of the parent.
+
+SQLite keeps its table of file locks in the process's memory: a child that inherits an open file believes in locks that it
+does not hold. So no handle crosses a fork: all are closed before it, and opened again on the next use, on both sides.
+"""
 
 from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
 
 
-class Forkable(Protocol):
+class Forkable:
     """Whatever holds something that belongs to one process."""
 
-    def after_fork(self) -> None: ...
+    def before_fork(self) -> None:
+        """Called in the parent, just before."""
+
+    def after_fork_in_parent(self) -> None:
+        """Called in the parent, just after."""
+
+    def after_fork(self) -> None:
+        """Called in the child, before any other thread of it can run."""
 
 
 _known: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def reset_in_children(holder: Forkable) -> None:
-    """From now on, `holder.after_fork()` is called in every child, before any other thread of it can run."""
+def watch_forks(holder: Forkable) -> None:
+    """From now on, `holder` hears of every fork."""
     _known.add(holder)
 
 
-def _reset() -> None:
+def _before() -> None:
+    for holder in list(_known):
+        holder.before_fork()
+
+
+def _after_in_parent() -> None:
+    for holder in list(_known):
+        holder.after_fork_in_parent()
+
+
+def _after_in_child() -> None:
     for holder in list(_known):
         holder.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset)
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

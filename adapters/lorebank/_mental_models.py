@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lorebank._connections import Connections
@@ -17,14 +17,18 @@ from lorebank.errors import RefusedError, UsageError
 class MentalModelHandle:
     """The mental models of one bank; every verb has an awaitable twin."""
 
-    def __init__(self, connections: Connections, scope: Scope, scoping: Scoping, label: str | None) -> None:
-        self._connections, self._scope = connections, scope
+    def __init__(self, opened: Callable[[], Connections], scope: Scope, scoping: Scoping, label: str | None) -> None:
+        self._opened, self._scope = opened, scope
         self._scoping: Scoping = scoping
         self._label = label
 
     @property
     def threads(self) -> Threads:
         return self._connections.threads
+
+    @property
+    def _connections(self) -> Connections:
+        return self._opened()
 
     def list(self) -> tuple[MentalModel, ...]:
         """All mental models that this bank may read, by id."""

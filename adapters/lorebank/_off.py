@@ -37,5 +37,5 @@ class OffBackend(_Off):
         del timeout, until
         return FlushReport()
 
-    def close(self) -> None:
+    def close(self, timeout: float) -> None:
         """Nothing is open."""

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from lorebank._bank import Bank
 from lorebank._connections import AllSettings, Connections, OnFailure, find_backend, off, switched_off
 from lorebank._domain.events import Listener
+from lorebank._domain.memory import parse_name
 from lorebank._domain.ports import Backend, BankResolver, Completer, Embedder
 from lorebank._domain.scope import Scoping, parse_bank_id, parse_scoping
 from lorebank._domain.settings import (
@@ -60,6 +61,12 @@ def open_bank(
     """
     if on_failure not in ("skip", "raise"):
         raise UsageError(f"`on_failure` must be skip or raise; found {on_failure!r}")
+    if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        raise UsageError(f"`url` must be text; found {type(url).__name__}")
+    if backend is not None and not isinstance(backend, Backend):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"`backend` must have the verbs of `lorebank.seams.Backend`; found {type(backend).__name__}")
+    if on_event is not None and not callable(on_event):
+        raise UsageError(f"`on_event` must be a function of an event; found {type(on_event).__name__}")
     _refuse_unknown(completer=completer, embedder=embedder, ledger=ledger)
     silent = switched_off()
     label = project_label(None if silent and project == "auto" else project)
@@ -112,4 +119,6 @@ class _PerUser:
 
 def per_user(bank: Bank, key: str = "user_id") -> BankResolver:
     """A resolver for integrations: each run gets `bank.named(<that run's user>)`. A run without one is a `UsageError`."""
-    return _PerUser(bank, key)
+    if not isinstance(bank, Bank):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        raise UsageError(f"`per_user` takes a bank (open_bank()); found {type(bank).__name__}")
+    return _PerUser(bank, parse_name(key, "key"))

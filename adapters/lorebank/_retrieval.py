@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lorebank._bank import Bank
-from lorebank._domain.events import Skipped
+from lorebank._domain.events import Recalled, Skipped
 from lorebank._domain.memory import Memory, RecallResult, parse_count, parse_types
 from lorebank._domain.scope import TagsMatch, parse_filter
 from lorebank._tools import plain
@@ -42,15 +43,17 @@ class Retrieval:
 
     def recall(self, bank: Bank, query: str) -> RecallResult:
         """The memories for a query. Where memory is down: raises, or gives an `unavailable` result and tells an event."""
+        started = time.perf_counter()
         try:
-            return bank.recall(query, **self._options())
+            return _told(bank, bank.recall(query, **self._options()), started)
         except UnavailableError as error:
             return self._failed(bank, query, error)
 
     async def arecall(self, bank: Bank, query: str) -> RecallResult:
         """Awaitable form of `recall`."""
+        started = time.perf_counter()
         try:
-            return await bank.arecall(query, **self._options())
+            return _told(bank, await bank.arecall(query, **self._options()), started)
         except UnavailableError as error:
             return self._failed(bank, query, error)
 
@@ -67,9 +70,14 @@ class Retrieval:
         connections = bank.connections
         if self.on_failure == "raise" and not connections.off:
             raise error
-        connections.tell(Skipped(bank.name, "retrieve", type(error).__name__))
+        connections.tell(Skipped(bank.scope.bank, "retrieve", type(error).__name__))
         logger.warning("retriever got nothing from bank %s: %s", bank.name, type(error).__name__)
         return RecallResult("unavailable", query, unavailable=(bank.name,))
+
+
+def _told(bank: Bank, result: RecallResult, started: float) -> RecallResult:
+    bank.lasting.tell(Recalled(bank.scope.bank, len(result), time.perf_counter() - started))
+    return result
 
 
 def described(memory: Memory) -> dict[str, Any]:

@@ -118,8 +118,8 @@ class MemoryTools:
         return shared
 
     def _retained(self, bank: Bank, items: Sequence[Mapping[str, Any]]) -> ToolReply:
-        receipt = bank.write(list(items), {}, TOOL)
-        bank.connections.tell(Retained(bank.name, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
+        receipt = bank.write([_without_blanks(item) for item in items], {}, TOOL)
+        bank.connections.tell(Retained(bank.scope.bank, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
         return ToolReply(
             retain_text(receipt, bank.backend),
             {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)},
@@ -128,7 +128,7 @@ class MemoryTools:
     def _recalled(self, query: str) -> ToolReply:
         started = time.perf_counter()
         result = self._bank.recall(query)
-        self._bank.connections.tell(Recalled(self._bank.name, len(result), time.perf_counter() - started))
+        self._bank.connections.tell(Recalled(self._bank.scope.bank, len(result), time.perf_counter() - started))
         text = recall_text(result.memories, style=self._bank.backend, now=datetime.now(UTC), ids=self._editable)
         return ToolReply(text, {"count": len(result), "memories": [plain(memory) for memory in result]})
 
@@ -137,7 +137,11 @@ class MemoryTools:
         return ToolReply(reflect_text(answer), {"count": len(answer.based_on), "memories": [plain(m) for m in answer.based_on]})
 
     def _edited(self, operation: str, id: str, arguments: Mapping[str, Any]) -> ToolReply:
-        content, importance, replacement = arguments["content"], arguments["importance"], arguments["replacement_id"]
+        content, importance, replacement = (
+            arguments["content"] or None,
+            arguments["importance"],
+            arguments["replacement_id"] or None,
+        )
         if operation == "update":
             self._bank.update(id, content=content, importance=importance)
         elif operation == "forget":
@@ -153,12 +157,17 @@ class MemoryTools:
         try:
             return body()
         except LorebankError as error:
-            connections = self._bank.connections
-            connections.tell(Skipped(self._bank.name, verb, type(error).__name__))
+            connections = self._bank.lasting
+            connections.tell(Skipped(self._bank.scope.bank, verb, type(error).__name__))
             logger.warning("tool %s failed on bank %s: %s", verb, self._bank.name, type(error).__name__)
             if connections.on_failure == "raise":
                 raise
             raise ToolFailure(sentence(verb, error)) from error
+
+
+def _without_blanks(item: Mapping[str, Any]) -> dict[str, Any]:
+    """An item without a blank context: models send one where they have nothing to say."""
+    return {name: value for name, value in item.items() if name == "content" or (isinstance(value, str) and value.strip())}
 
 
 def sentence(verb: str, error: LorebankError) -> str:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from lorebank._forks import reset_in_children
+from lorebank._forks import Forkable, watch_forks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,7 +24,7 @@ S = TypeVar("S", bound="HasThreads")
 WORKERS = 16
 
 
-class Threads:
+class Threads(Forkable):
     """A bounded pool that is built on first use, and anew in a forked child. Once closed, bodies run at once, in the
     caller's thread: all they have to say is that their bank is closed.
     """
@@ -34,7 +34,7 @@ class Threads:
         self._pool: ThreadPoolExecutor | None = None
         self._closed = False
         self._lock = threading.Lock()
-        reset_in_children(self)
+        watch_forks(self)
 
     async def run(self, body: Callable[[], R]) -> R:
         """Awaits the body's result from a thread, which sees the caller's context variables."""

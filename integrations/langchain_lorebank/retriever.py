@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
@@ -31,7 +31,7 @@ class BankRetriever(BaseRetriever):
         bank: a `Bank`, or `per_user(bank)` to give each run its user's
         k: how many documents at most (default 8); also at call: `invoke(query, k=3)`
         max_tokens: bound of all documents together (default: none)
-        types, tags, tags_match: what may be read
+        types, tags, tags_match: what may be read (tracing tags go into the config)
         on_failure: "raise" (default), or "skip" to return nothing and tell it in an event
 
     Instantiation:
@@ -44,7 +44,7 @@ class BankRetriever(BaseRetriever):
         `{"memories": retriever, "question": RunnablePassthrough()} | prompt | model`
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     bank: Any = Field(exclude=True, repr=False)
     k: int = 8
@@ -54,8 +54,9 @@ class BankRetriever(BaseRetriever):
     tags_match: Literal["any", "all", "any_strict", "all_strict", "exact"] = "any_strict"
     on_failure: Literal["raise", "skip"] = "raise"
 
-    def __init__(self, bank: Bank | BankResolver, **fields: Any) -> None:
-        super().__init__(**{"bank": checked(bank), **fields})
+    def __init__(self, bank: Bank | BankResolver, *, tags: Sequence[str] | None = None, **fields: Any) -> None:
+        filtered = {} if tags is None else {"tags_filter": (tags,) if isinstance(tags, str) else tuple(tags)}
+        super().__init__(**{"bank": checked(bank), **filtered, **fields})
         self._retrieval(self.k)  # bad values are errors here, not at the first question
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:

@@ -36,7 +36,7 @@ class _MemoryTool(BaseTool):
     metadata; never from what the model writes.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     entry: ClassVar[ToolName]
 
     name: str = ""

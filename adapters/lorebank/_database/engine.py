@@ -25,10 +25,12 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 
 from lorebank._database.driver import run
-from lorebank._forks import reset_in_children
+from lorebank._forks import Forkable, watch_forks
 from lorebank.errors import GarbledError, LorebankError, UnavailableError, UsageError
 
 T = TypeVar("T")
+POOL = 8
+"""Connections that stay open; more are opened while more threads are at work."""
 CACHE_KIB = 8192
 """What each connection keeps of the file in memory, at most."""
 _BUSY = ("database is locked", "database table is locked", "database schema is locked")
@@ -60,7 +62,43 @@ class _Live:
         return self.ready or self.preparer == threading.get_ident()
 
 
-class Database:
+class _Uses:
+    """Counts the transactions that are running, so that a fork can wait for them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._paused = False
+        self._depth = threading.local()
+
+    def enter(self) -> None:
+        depth = getattr(self._depth, "value", 0)
+        self._depth.value = depth + 1
+        with self._changed:
+            while self._paused and not depth:  # a transaction inside another is let through: the other must end
+                self._changed.wait()
+            self._running += 1
+
+    def leave(self) -> None:
+        self._depth.value -= 1
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+
+    def pause(self, wait: float) -> None:
+        """Keeps new transactions waiting and waits, `wait` seconds at most, until none is running (but one's own)."""
+        own = getattr(self._depth, "value", 0)
+        with self._changed:
+            self._paused = True
+            self._changed.wait_for(lambda: self._running <= own, wait)
+
+    def resume(self) -> None:
+        with self._changed:
+            self._paused = False
+            self._changed.notify_all()
+
+
+class Database(Forkable):
     """A database that is opened on first use; `prepare` brings a new engine's schema up to date."""
 
     def __init__(self, settings: DatabaseSettings, prepare: Callable[[Database], None]) -> None:
@@ -69,27 +107,26 @@ class Database:
         self._prepare = prepare
         self._live: _Live | None = None
         self._opening = threading.Lock()
-        reset_in_children(self)
+        self._uses = _Uses()
+        watch_forks(self)
 
     @contextmanager
     def read(self) -> Generator[Connection]:
         """A connection that sees one snapshot and writes nothing."""
-        live = self._opened()
-        with self._explained(), live.engine.connect() as connection, connection.begin():
+        with self._explained(), self._used() as live, live.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Generator[Connection]:
         """A connection that holds the write lock; all of it is committed at the end, or nothing."""
-        live = self._opened()
-        with self._explained(), self._turn(live), live.writer.connect() as connection, connection.begin():
-            yield connection
+        with self._explained(), self._used() as live, self._turn(live):
+            with live.writer.connect() as connection, connection.begin():
+                yield connection
 
     @contextmanager
     def direct(self, *, write: bool = False) -> Generator[DBAPIConnection]:
         """The driver's own connection in a transaction like those of `read` and `write`, at a tenth of their cost."""
-        live = self._opened()
-        with self._explained(), self._turn(live) if write else nullcontext():
+        with self._explained(), self._used() as live, self._turn(live) if write else nullcontext():
             pooled = live.engine.raw_connection()
             try:
                 driver = cast("DBAPIConnection", pooled)
@@ -100,15 +137,19 @@ class Database:
                 pooled.close()  # rolls back what is not committed
 
     @contextmanager
-    def alone(self) -> Generator[sqlite3.Connection]:
-        """A raw connection outside any transaction, for what SQLite does not do inside one. Other writers wait."""
-        live = self._opened()
-        with self._explained(), self._turn(live):
-            raw = live.engine.raw_connection()
+    def alone(self, wait: float) -> Generator[sqlite3.Connection]:
+        """A raw connection outside any transaction, for what SQLite does not do inside one, that waits `wait` seconds at
+        most for others. Other writers of the process wait meanwhile.
+        """
+        with self._explained(), self._used() as live, self._turn(live, wait):
+            pooled = live.engine.raw_connection()
             try:
-                yield cast("sqlite3.Connection", raw.driver_connection)
+                raw = cast("sqlite3.Connection", pooled.driver_connection)
+                raw.execute(f"PRAGMA busy_timeout = {int(wait * 1000)}")
+                yield raw
+                raw.execute(f"PRAGMA busy_timeout = {int(self.settings.busy_timeout * 1000)}")
             finally:
-                raw.close()
+                pooled.close()
 
     @property
     def opened(self) -> bool:
@@ -126,16 +167,32 @@ class Database:
         if live is not None:
             live.engine.dispose()
 
+    def before_fork(self) -> None:
+        """Lets running transactions end, keeps new ones waiting, and closes the file."""
+        self._uses.pause(self.settings.busy_timeout)
+        self.close()
+
+    def after_fork_in_parent(self) -> None:
+        self._uses.resume()
+
     def after_fork(self) -> None:
-        """The parent's connections are not the child's to close, nor its locks the child's to wait on."""
-        live, self._live, self._opening = self._live, None, threading.Lock()
-        if live is not None:
-            live.engine.dispose(close=False)
+        """The child begins with locks of its own."""
+        self._live, self._opening, self._uses = None, threading.Lock(), _Uses()
 
     @contextmanager
-    def _turn(self, live: _Live) -> Generator[None]:
-        if not live.writers.acquire(timeout=self.settings.busy_timeout):
-            raise UnavailableError(f"`{self.path}` is busy: no turn to write within {self.settings.busy_timeout:g} s")
+    def _used(self) -> Generator[_Live]:
+        """The open database; a fork waits until it is no longer used."""
+        self._uses.enter()
+        try:
+            yield self._opened()
+        finally:
+            self._uses.leave()
+
+    @contextmanager
+    def _turn(self, live: _Live, wait: float | None = None) -> Generator[None]:
+        bound = self.settings.busy_timeout if wait is None else wait
+        if not live.writers.acquire(timeout=bound):
+            raise UnavailableError(f"`{self.path}` is busy: no turn to write within {bound:g} s")
         try:
             yield
         finally:
@@ -169,7 +226,8 @@ class Database:
     def _engine(self) -> Engine:
         make_private(self.path)
         url = URL.create("sqlite", database=str(self.path))
-        engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": self.settings.busy_timeout})
+        arguments = {"check_same_thread": False, "timeout": self.settings.busy_timeout}
+        engine = create_engine(url, connect_args=arguments, pool_size=POOL, max_overflow=-1)
         event.listen(engine, "connect", self._connected)
         event.listen(engine, "begin", _begin)
         return engine
@@ -220,6 +278,8 @@ def sqlite_path(url: str) -> Path:
         raise UsageError(f"{url!r} is no database URL; write sqlite:///memory.db for a file") from error
     if parsed.get_backend_name() != "sqlite":
         raise UsageError(f"a database URL must begin with sqlite:///; found {parsed.get_backend_name()!r}")
+    if parsed.query:
+        raise UsageError(f"a database URL takes no options here; found {dict(parsed.query)!r}")
     if "\0" in url:
         raise UsageError(f"a file's name can't hold a NUL character; found {url!r}")
     if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):

@@ -109,18 +109,20 @@ def _strip_once(text: str) -> str:
         else:
             kept.append(text[position : tag.start()])
             position = tag.end()
-    if opened:
-        kept.append(text[position : opened[0].start()])
-        position = _unclosed_end(text, opened[0].end())
+    for tag in opened:  # what is still open has no end
+        if tag.start() >= position:
+            kept.append(text[position : tag.start()])
+            position = _unclosed_end(text, tag.end())
     return "".join(kept) + text[position:]
 
 
 def _unclosed_end(text: str, start: int) -> int:
     """Where the lines of an unclosed block end."""
     end = start
-    for line in text[start:].splitlines(keepends=True):
-        words = line.strip()
+    while end < len(text):
+        line_end = text.find("\n", end) + 1 or len(text)
+        words = text[end:line_end].strip()
         if words and not words.startswith(("- ", "# ", _PREAMBLE[:20], _MODELS_PREAMBLE[:20])):
             break
-        end += len(line)
+        end = line_end
     return end

@@ -53,11 +53,11 @@ def parse_type(value: object) -> MemoryType:
     raise UsageError(f"`type` must be one of {', '.join(TYPES)} (or fact, episode); found {value!r}")
 
 
-def parse_types(values: Iterable[object]) -> tuple[MemoryType, ...]:
+def parse_types(values: object) -> tuple[MemoryType, ...]:
     """The types to read, without repeats; none at all is a mistake, since it could only find nothing."""
-    if isinstance(values, str):
-        raise UsageError(f"`types` must be a sequence of types; found the text {values!r}")
-    types: dict[MemoryType, None] = dict.fromkeys([parse_type(value) for value in values])
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise UsageError(f"`types` must be a sequence of types; found {values!r}")
+    types: dict[MemoryType, None] = dict.fromkeys([parse_type(value) for value in cast("Iterable[object]", values)])
     if not types:
         raise UsageError("`types` is empty: name at least one type, or leave it out for the default")
     return tuple(types)
@@ -95,12 +95,12 @@ def parse_count(value: object, name: str) -> int:
     return value
 
 
-def parse_moment(value: object, name: str, zone: tzinfo | None = None) -> datetime:
-    """A point in time in UTC; a naive one is read in `zone` (the system's when `None`)."""
+def parse_moment(value: object, name: str, zone: tzinfo | None = None, *, to: tzinfo | None = UTC) -> datetime:
+    """A point in time, in UTC or another zone; a naive one is read in `zone`. A zone of `None` is the system's."""
     if not isinstance(value, datetime):
         raise UsageError(f"`{name}` must be a datetime; found {type(value).__name__}")
     try:
-        return (value if value.tzinfo or zone is None else value.replace(tzinfo=zone)).astimezone(UTC)
+        return (value if value.tzinfo or zone is None else value.replace(tzinfo=zone)).astimezone(to)
     except (OverflowError, ValueError, OSError) as error:
         raise UsageError(f"`{name}` is out of the calendar's range: {value!r}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -40,10 +41,11 @@ from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
 from lorebank._mnemopi import edits, recall, store, upkeep
 from lorebank._mnemopi.models import ModelStore
-from lorebank._mnemopi.rows import draft, to_ticks
+from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.schema import STEPS
-from lorebank.errors import LorebankError, UnsupportedError, UsageError
+from lorebank.errors import LorebankError, UnavailableError, UnsupportedError, UsageError
 
+logger = logging.getLogger("lorebank")
 Clock = Callable[[], datetime]
 
 
@@ -75,8 +77,18 @@ class MnemopiBackend:
         now = self.clock()
         drafts = [draft(self._stamped(item, scope), writer, now=now) for item in items]
         replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
+        if replaced:
+            return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
         with self.database.direct(write=True) as connection:
-            return store.add(connection, scope.bank, drafts, replaced=tuple(filter(None, replaced)), now=to_ticks(now))
+            return store.add(connection, scope.bank, drafts, now=to_ticks(now))
+
+    def _replace(self, scope: Scope, drafts: Sequence[Draft], documents: Sequence[str], now: int) -> Receipt:
+        """Writes drafts in place of what their documents held; models that were written from that are answered anew."""
+        with self.database.write() as connection:
+            former = store.retire(connection, scope.bank, documents, now)
+            receipt = store.add(connection, scope.bank, drafts, now=now)
+            self.models.touched(connection, scope, former)
+            return receipt
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         if request.prefer_observations or request.include_source_facts:
@@ -126,10 +138,10 @@ class MnemopiBackend:
     def clear(self, scope: Scope) -> Removal:
         with self.database.write() as connection:
             removal = self._forgotten(connection, scope, upkeep.empty(connection, scope.bank))
-        return self._purged(removal)
+        return self._purged(removal, always=True)
 
     def purge(self) -> str | None:
-        return upkeep.purge(self.database)
+        return upkeep.purge(self.database, self.settings.busy_timeout)
 
     def stats(self, scope: Scope) -> Stats:
         with self.database.read() as connection:
@@ -150,30 +162,34 @@ class MnemopiBackend:
 
     def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
         """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked."""
-        del timeout, until
-        reason = self._purge_owed()
+        del until
+        reason = self._purge_owed(timeout)
         return FlushReport(int(reason is not None), reason)
 
-    def close(self) -> None:
-        if self.database.opened:
-            self._purge_owed()
-        self.database.close()
+    def close(self, timeout: float) -> None:
+        """Closes the file; a purge that does not succeed within `timeout` seconds stays owed."""
+        try:
+            if self.database.opened:
+                self._purge_owed(timeout)
+        except UnavailableError:
+            logger.warning("`%s` was closed with a purge still to be done", self.database.path)
+        finally:
+            self.database.close()
 
     def _forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> Removal:
         """Clears the traces of deleted memories; the purge follows once the deletion is committed."""
-        if ids:
-            self.models.forgotten(connection, scope, ids)
-            upkeep.owe_purge(connection)
+        self.models.forgotten(connection, scope, ids)
+        upkeep.owe_purge(connection)
         return Removal(tuple(ids))
 
-    def _purged(self, removal: Removal) -> Removal:
-        reason = self.purge() if removal.ids else None
+    def _purged(self, removal: Removal, *, always: bool = False) -> Removal:
+        reason = self.purge() if removal.ids or always else None
         return replace(removal, purged=reason is None, reason=reason)
 
-    def _purge_owed(self) -> str | None:
-        with self.database.read() as connection:
+    def _purge_owed(self, wait: float) -> str | None:
+        with self.database.direct() as connection:
             owed = upkeep.owes_purge(connection)
-        return self.purge() if owed else None
+        return upkeep.purge(self.database, wait) if owed else None
 
     def _recall(self, connection: Source, scope: Scope, request: RecallRequest) -> RecallResult:
         admitted = replace(request, rule=scope.narrowed(request.rule))
@@ -195,7 +211,7 @@ class MnemopiBackend:
     def __getstate__(self) -> dict[str, Any]:
         if self.clock is not system_clock:
             raise UsageError("a backend with a clock of its own can't be pickled")
-        return {"url": self.database.settings.url, "settings": self.settings}
+        return {"url": f"sqlite:///{self.database.path}", "settings": self.settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["url"], state["settings"])  # type: ignore[misc]

@@ -115,6 +115,7 @@ def _item(row: Mapping[str, Any], content: str, tags: tuple[str, ...]) -> Item:
         tags=tags,
         session=row["session"],
         speaker=row["speaker"],
+        document_id=row["document"],
         timestamp=maybe_moment(row["mentioned_at"]) if row["traits"] & TIMED else None,
         entities=tags_of(row["entities"]),
     )

@@ -22,10 +22,14 @@ from lorebank._mnemopi.edits import based_on
 from lorebank._mnemopi.rows import from_ticks, maybe_moment, tags_of, to_json
 from lorebank._mnemopi.schema import models, revisions
 from lorebank._mnemopi.store import bank_number, ensure_bank
+from lorebank._mnemopi.upkeep import owe_purge
 from lorebank.errors import MissingError, RefusedError
 
 Recaller = Callable[[Connection, Scope, str, int, TagRule | None], RecallResult]
 """Recalls a question within a token bound and under a tag rule, inside a transaction."""
+
+
+_EMPTY: dict[str, Any] = {"content": "", "based_on": None, "refreshed_at": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +97,30 @@ class ModelStore:
         with self.database.write() as connection:
             number, _ = self._found(connection, scope, model_id)
             _delete(connection, number, [model_id])
+            owe_purge(connection)
 
     def touched(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
-        """Answers the models anew that were written from these memories, since what they say has changed."""
+        """Answers the models anew that were written from these memories, since what they say has changed.
+
+        Those of the scope's own bank at once; those of other banks say nothing until their next refresh.
+        """
+        own = bank_number(connection, scope.bank)
         for number, model in _written_from(connection, ids):
-            if number == bank_number(connection, scope.bank):
+            if number == own:
                 self._refreshed(connection, scope, number, model, keep=False)
+            else:
+                self._archive(connection, number, model)
+                connection.execute(update(models).where(*_at(number, model.id)).values(_EMPTY))
 
     def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
-        """Leaves nothing of forgotten memories in any model of the file, nor in its history.
-
-        Models of the scope's own bank are answered anew at once, those of other banks at their next refresh.
-        """
+        """Leaves nothing of forgotten memories in any model of the file, nor in its history."""
         gone = set(ids)
         for row in connection.execute(select(revisions.c.number, revisions.c.based_on)).all():
             if not gone.isdisjoint(based_on(row.based_on)):
                 connection.execute(delete(revisions).where(revisions.c.number == row.number))
         own = bank_number(connection, scope.bank)
         for number, model in _written_from(connection, ids):
-            emptied = {"content": "", "based_on": None, "refreshed_at": None}
-            connection.execute(update(models).where(*_at(number, model.id)).values(emptied))
+            connection.execute(update(models).where(*_at(number, model.id)).values(_EMPTY))
             if number == own:
                 self._refreshed(connection, scope, number, replace(model, content=""), keep=False)
 
@@ -127,7 +135,7 @@ class ModelStore:
         self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, keep: bool = True
     ) -> MentalModel:
         """Writes the answer of now. With `keep`, a good answer is not replaced by none."""
-        rule = Leaf(model.tags, "any") if model.tags else None
+        rule = _rule(model)
         result = self.recaller(connection, scope, model.source_query, model.max_tokens, rule)
         content = "\n".join(f"- {fold(memory.text)}" for memory in result)
         values: dict[str, Any] = {"refreshed_at": self.now()}
@@ -148,6 +156,14 @@ def _written_from(connection: Connection, ids: Sequence[str]) -> list[tuple[int,
     """The models of the file, each with its bank's number, that were written from one of these memories."""
     found = connection.execute(select(models)).mappings().all()
     return [(row["bank"], _to_model(row)) for row in found if not set(ids).isdisjoint(based_on(row["based_on"]))]
+
+
+def _rule(model: MentalModel) -> TagRule | None:
+    """What a model may be written from: untagged memories and those with one of its tags. A project is a bank here, so its
+    tag says nothing about memories.
+    """
+    tags = tuple(tag for tag in model.tags if not tag.startswith("project:"))
+    return Leaf(tags, "any") if tags else None
 
 
 def _at(number: int, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -37,7 +37,9 @@ def recall(connection: Source, search: Search) -> RecallResult:
     request = search.request
     names, corpus = _corpus(connection, search.banks)
     question = parse_question(request.query, request.moment)
-    pool = gather(connection, corpus, question, Filter(request.types, search.now, request.rule), POOL[request.budget])
+    pool = gather(
+        connection, corpus, question, Filter(request.types, search.now, request.rule), max(POOL[request.budget], request.limit)
+    )
     ranking = rank(pool, corpus, question, search.settings.ranking)
     relevant = _relevant(ranking, question, search)
     kept, dropped = _bounded(_read(connection, relevant, ranking, names, request), request)
@@ -57,9 +59,9 @@ def _corpus(connection: Source, banks: Sequence[str]) -> tuple[dict[int, str], C
 def _relevant(ranking: Ranking, question: Question, search: Search) -> Sequence[int]:
     """The places in the pool that may be returned, best first.
 
-    None at all where the evidence stays under the floor; a period that the query names is evidence by itself.
+    None at all where the evidence stays under the floor; a memory of the time that the query names is evidence by itself.
     """
-    if question.terms and question.period is None and ranking.evidence < search.settings.floor:
+    if question.terms and not ranking.signals["period"].any() and ranking.evidence < search.settings.floor:
         return ()
     least = search.request.min_score
     return ranking.order if least is None else [place for place in ranking.order if ranking.scores[place] >= least]

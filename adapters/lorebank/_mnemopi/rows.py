@@ -123,13 +123,14 @@ DIGEST_BYTES = 16
 
 def digest(item: Item, kind: str) -> bytes:
     """Equal for items that are the same statement: content, type, tags; with a session or a time also those and the
-    speaker. No part holds a NUL, so that joined they stay apart.
+    speaker, with a document also that. No part holds a NUL, so that joined they stay apart.
     """
     told: tuple[str, ...] = ()
     if item.session is not None or item.timestamp is not None:
         when = "" if item.timestamp is None else str(to_ticks(item.timestamp))
         told = (item.session or "", item.speaker or "", when)
-    parts = (item.content, kind, "\0".join(sorted(item.tags)), *told)
+    home = ("in", item.document_id) if item.document_id is not None else ()
+    parts = (item.content, kind, "\0".join(sorted(item.tags)), *told, *home)
     return hashlib.blake2b("\0\0".join(parts).encode(), digest_size=DIGEST_BYTES).digest()
 
 

@@ -27,7 +27,7 @@ _BANK = "SELECT number FROM banks WHERE name = ?"
 _NEW_BANK = "INSERT INTO banks (name, sequence, size, length) VALUES (?, 0, 0, 0) RETURNING number"
 _GROW = """UPDATE banks SET sequence = sequence + ?, size = size + ?, length = length + ? WHERE number = ?
            RETURNING sequence"""
-_REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL"
+_REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL RETURNING id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,13 @@ def ensure_bank(connection: Source, name: str) -> int:
     return number if number is not None else int(rows_of(connection, _NEW_BANK, (name,))[0][0])
 
 
-def add(connection: Source, bank: str, drafts: Sequence[Draft], *, replaced: Sequence[str], now: int) -> Receipt:
+def add(connection: Source, bank: str, drafts: Sequence[Draft], *, now: int) -> Receipt:
     """Writes the drafts, in order, and says what became of each.
 
     A statement that is there already gets one more piece of evidence; one that was invalidated or has expired lives
-    again. `replaced` are the documents whose former memories the drafts replace. `now` is in ticks.
+    again. `now` is in ticks.
     """
     number = ensure_bank(connection, bank)
-    for document in replaced:
-        run(connection, _REPLACE, (now, number, document))
     said = Counter([draft.digest for draft in drafts])
     first: dict[bytes, Draft] = {}
     for draft in drafts:
@@ -70,6 +68,12 @@ def add(connection: Source, bank: str, drafts: Sequence[Draft], *, replaced: Seq
     for digest, row in known.items():
         _say_again(connection, number, row, first[digest], said[digest])
     return _receipt(drafts, known, ids)
+
+
+def retire(connection: Source, bank: str, documents: Sequence[str], now: int) -> list[str]:
+    """Takes all that these documents hold out of recall; gives the memories' ids."""
+    number = ensure_bank(connection, bank)
+    return [str(row[0]) for document in documents for row in rows_of(connection, _REPLACE, (now, number, document))]
 
 
 def grow(connection: Source, number: int, *, size: int, length: int, sequence: int = 0) -> int:

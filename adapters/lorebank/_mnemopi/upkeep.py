@@ -30,36 +30,26 @@ def owes_purge(connection: Connection) -> bool:
     return bool(rows_of(connection, "SELECT name FROM chores WHERE name = 'purge'"))
 
 
-def purge(database: Database) -> str | None:
+def purge(database: Database, wait: float) -> str | None:
     """Removes every trace of deleted text from the file and its write-ahead log; gives why it could not, or `None`.
 
     Deleted rows are overwritten (`secure_delete`), but the full-text index keeps the words of deleted rows until it is
     merged, and the log keeps old pages until it is cut. A reader that still looks at an old snapshot blocks the cut; it
-    is not waited for, and the purge stays noted until it has succeeded.
+    is not waited for. Other writers are, for `wait` seconds. The purge stays noted until it has succeeded.
     """
     try:
-        with database.write() as connection:
-            run(connection, _OPTIMIZE)
-            run(connection, "DELETE FROM chores WHERE name = 'purge'")
-        if not _cut_log(database):
-            return None
-        with database.write() as connection:
-            owe_purge(connection)
+        with database.alone(wait) as raw:
+            raw.execute("BEGIN IMMEDIATE")
+            raw.execute(_OPTIMIZE)
+            raw.execute("COMMIT")
+            raw.execute(f"PRAGMA busy_timeout = {_CUT_WAIT}")
+            blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if blocked:
+                return "a reader still uses an old snapshot of the file: the log is cut by the next purge"
+            raw.execute("DELETE FROM chores WHERE name = 'purge'")
     except UnavailableError as error:
         return str(error)
-    return "a reader still uses an old snapshot of the file: the log is cut by the next purge"
-
-
-def _cut_log(database: Database) -> bool:
-    """Cuts the write-ahead log; says whether a reader blocked it."""
-    with database.alone() as raw:
-        [(waited,)] = raw.execute("PRAGMA busy_timeout").fetchall()
-        raw.execute(f"PRAGMA busy_timeout = {_CUT_WAIT}")
-        try:
-            blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        finally:
-            raw.execute(f"PRAGMA busy_timeout = {int(waited)}")
-    return bool(blocked)
+    return None
 
 
 def check(connection: Connection, scope: Scope) -> Integrity:

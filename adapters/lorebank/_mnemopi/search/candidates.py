@@ -2,7 +2,7 @@
 
 Each term's memories are read from the full-text index within the banks' key ranges, so that document frequencies are
 those of the banks asked and nothing of another bank can weigh in. A term that is common in a large bank is read up to a
-bound (its newest memories); it still counts in the scoring. The best by summed weight, as many as the budget
+bound (its newest memories) unless a tag filter may leave out just those; it still counts in the scoring. The best by summed weight, as many as the budget
 says and the filters admit, form the pool, together with the messages right before and after them.
 """
 
@@ -43,6 +43,10 @@ _IN_PERIOD = (
 _NEWEST = "SELECT key FROM memories WHERE bank = ? ORDER BY mentioned_at DESC LIMIT ?"
 _COLUMNS = "m.key, m.bank, m.session, m.position, m.speaker, m.mentioned_at, m.traits, m.importance, m.veracity, m.terms, m.tags"
 _LIVE = "m.type IN (?, ?, ?) AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)"
+_IN_PERIOD = f"""SELECT m.key FROM memories m WHERE m.bank = ? AND m.mentioned_at >= ? AND m.mentioned_at < ? AND {_LIVE}
+                 ORDER BY m.mentioned_at DESC LIMIT ?"""  # noqa: S608 - our own names
+_NEWEST = f"""SELECT m.key FROM memories m WHERE m.bank = ? AND {_LIVE}
+              ORDER BY m.mentioned_at DESC LIMIT ?"""  # noqa: S608 - our own names
 _BY_KEY = f"SELECT {_COLUMNS} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value WHERE {_LIVE}"  # noqa: S608 - our own names
 _BY_PLACE = f"""SELECT {_COLUMNS} FROM json_each(?) w CROSS JOIN memories m ON m.bank = json_extract(w.value, '$[0]')
                 AND m.session = json_extract(w.value, '$[1]') AND m.position = json_extract(w.value, '$[2]')
@@ -70,10 +74,13 @@ class Filter:
     now: int
     rule: TagRule | None = None
 
+    def live(self) -> tuple[object, ...]:
+        """The parameters of `_LIVE`."""
+        return (*(*self.types, *self.types[-1:] * 2)[:3], self.now)
+
     def admitted(self, connection: Source, statement: str, wanted: Sequence[object]) -> list[Row]:
         """The rows of a statement that pass."""
-        types = (*self.types, *self.types[-1:] * 2)[:3]
-        rows = rows_of(connection, statement, (json.dumps(wanted), *types, self.now))
+        rows = rows_of(connection, statement, (json.dumps(wanted), *self.live()))
         return rows if (rule := self.rule) is None else [row for row in rows if rule.admits(tags_of(row[10]))]
 
 
@@ -96,15 +103,15 @@ class Pool:
 
 def gather(connection: Source, corpus: Corpus, question: Question, admit: Filter, size: int) -> Pool:
     """The pool for a question: up to `size` memories that match it, and their neighbours."""
-    bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE)
+    bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE) if admit.rule is None else corpus.size + 1
     holders = {term: _postings(connection, corpus, term, bound) for term in question.terms}
     weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
     lists = _leading(holders, weights, bound)
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0
-        lists.append((_in_period(connection, corpus, question), mean))
-    elif not question.terms:
-        lists.append((_newest(connection, corpus, size), 1.0))
+        lists.append((_in_period(connection, corpus, question, admit), mean))
+    elif not question.terms and question.own:
+        lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
     return Pool((*matched, *_neighbours(connection, matched, beside, admit)), len(matched), weights, holders)
 
@@ -130,18 +137,18 @@ def _leading(holders: Mapping[str, Keys], weights: Mapping[str, float], bound: i
     return whole or [(keys, weights[term]) for term, keys in holders.items() if len(keys)]
 
 
-def _in_period(connection: Source, corpus: Corpus, question: Question) -> Keys:
+def _in_period(connection: Source, corpus: Corpus, question: Question, admit: Filter) -> Keys:
     spans = question.period.spans if question.period else ()
     found: list[Row] = []
     for bank in corpus.banks:
         for start, end in spans:
-            found += rows_of(connection, _IN_PERIOD, (bank, to_ticks(start), to_ticks(end), PERIOD_AT_MOST))
+            found += rows_of(connection, _IN_PERIOD, (bank, to_ticks(start), to_ticks(end), *admit.live(), PERIOD_AT_MOST))
     return np.unique(_keys(found))
 
 
-def _newest(connection: Source, corpus: Corpus, size: int) -> Keys:
+def _newest(connection: Source, corpus: Corpus, admit: Filter, size: int) -> Keys:
     """For a question without a word to search by ("what about me?"): what was said last."""
-    return _keys([row for bank in corpus.banks for row in rows_of(connection, _NEWEST, (bank, size))])
+    return _keys([row for bank in corpus.banks for row in rows_of(connection, _NEWEST, (bank, *admit.live(), size))])
 
 
 def _ranked(lists: Sequence[tuple[Keys, float]]) -> Keys:

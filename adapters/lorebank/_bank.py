@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, Self
 
+from lorebank._asking import recall_request
 from lorebank._connections import Connections
 from lorebank._domain import memory as parse
 from lorebank._domain.events import Redacted
@@ -31,7 +32,6 @@ from lorebank._domain.requests import (
     Integrity,
     Kept,
     ListRequest,
-    RecallRequest,
     ReflectRequest,
     Selection,
     Stats,
@@ -41,8 +41,6 @@ from lorebank._mental_models import MentalModelHandle
 from lorebank._twins import Threads, twin
 from lorebank._writing import admit_items
 from lorebank.errors import UsageError
-
-BUDGETS: tuple[Budget, ...] = ("low", "mid", "high")
 
 
 class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Bank", None]):
@@ -63,7 +61,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         shared: str | None = None,
         owner: bool = True,
     ) -> None:
-        if owner_of_shared(base, scoping, shared):
+        if shared == base and scoping == "global":
             raise UsageError(f"{base!r} is the shared bank: it is read beside others, and written by `retain_global` only")
         self.name = base
         self._connections, self._owner, self._closed = connections, owner, False
@@ -85,11 +83,6 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def threads(self) -> Threads:
         """The threads that the awaitable twins run on."""
         return self._connections.threads
-
-    @property
-    def lasting(self) -> Connections:
-        """The same, even once it is closed: for telling what went wrong."""
-        return self._connections
 
     @property
     def connections(self) -> Connections:
@@ -176,7 +169,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         is left out comes from the bank's recall settings. Raises `UnavailableError` when memory could not be asked.
         """
         rule = self._rule(tags, tags_match, tag_groups)
-        request = self._request(query, rule, limit=limit, max_tokens=max_tokens, budget=budget, moment=query_timestamp)
+        bounds = {"limit": limit, "max_tokens": max_tokens}
+        request = recall_request(self._connections.settings, query, rule, **bounds, budget=budget, moment=query_timestamp)
         request = replace(
             request,
             types=request.types if types is None else parse.parse_types(types),
@@ -199,7 +193,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reflection:
         """One answer drawn from several memories; on Mnemopi without a completer, the ranked memories themselves."""
-        request = self._request(query, self._rule(tags, tags_match, tag_groups), budget=budget)
+        rule = self._rule(tags, tags_match, tag_groups)
+        request = recall_request(self._connections.settings, query, rule, budget=budget)
         narrowed = None if context is None else parse.parse_text(context, "context")
         return self.connections.backend.reflect(self._scope, ReflectRequest(request, narrowed, response_schema))
 
@@ -370,40 +365,6 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def _rule(self, tags: Sequence[str] | None, match: object, groups: Sequence[Mapping[str, Any]] | None) -> TagRule | None:
         """The caller's tag filter; the backend AND-s the scope's."""
         return Scope("", ()).narrowed(parse_filter(tags, match), *parse_tag_groups(groups))
-
-    def _request(
-        self,
-        query: str,
-        rule: TagRule | None,
-        *,
-        limit: int | None = None,
-        max_tokens: int | None = None,
-        budget: Budget | None = None,
-        moment: datetime | None = None,
-    ) -> RecallRequest:
-        settings, zone = self._connections.settings.recall, self._connections.settings.retain.zone()
-        if budget is not None and budget not in BUDGETS:
-            raise UsageError(f"`budget` must be one of {', '.join(BUDGETS)}; found {budget!r}")
-        return RecallRequest(
-            query=parse.parse_text(query, "query"),
-            limit=settings.limit if limit is None else parse.parse_count(limit, "limit"),
-            max_tokens=settings.max_tokens if max_tokens is None else parse.parse_count(max_tokens, "max_tokens"),
-            types=settings.types,
-            moment=(datetime.now(UTC) if moment is None else parse.parse_moment(moment, "query_timestamp", zone)).astimezone(
-                zone
-            ),
-            count_tokens=settings.count_tokens,
-            rule=rule,
-            budget=budget or settings.budget,
-            min_score=settings.min_score,
-            prefer_observations=settings.prefer_observations,
-            include_source_facts=settings.include_source_facts,
-        )
-
-
-def owner_of_shared(base: str, scoping: Scoping, shared: str | None) -> bool:
-    """Whether a handle of this name would write into the shared bank as into its own."""
-    return shared is not None and base == shared and scoping == "global"
 
 
 def _named(value: object, name: str) -> str | None:

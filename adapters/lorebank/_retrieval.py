@@ -76,7 +76,7 @@ class Retrieval:
 
 
 def _told(bank: Bank, result: RecallResult, started: float) -> RecallResult:
-    bank.lasting.tell(Recalled(bank.scope.bank, len(result), time.perf_counter() - started))
+    bank.connections.tell(Recalled(bank.scope.bank, len(result), time.perf_counter() - started))
     return result
 
 

@@ -137,13 +137,9 @@ class MemoryTools:
         return ToolReply(reflect_text(answer), {"count": len(answer.based_on), "memories": [plain(m) for m in answer.based_on]})
 
     def _edited(self, operation: str, id: str, arguments: Mapping[str, Any]) -> ToolReply:
-        content, importance, replacement = (
-            arguments["content"] or None,
-            arguments["importance"],
-            arguments["replacement_id"] or None,
-        )
+        content, replacement = arguments["content"] or None, arguments["replacement_id"] or None
         if operation == "update":
-            self._bank.update(id, content=content, importance=importance)
+            self._bank.update(id, content=content, importance=arguments["importance"])
         elif operation == "forget":
             self._bank.forget(id)
         elif operation == "invalidate":
@@ -157,7 +153,7 @@ class MemoryTools:
         try:
             return body()
         except LorebankError as error:
-            connections = self._bank.lasting
+            connections = self._bank.connections
             connections.tell(Skipped(self._bank.scope.bank, verb, type(error).__name__))
             logger.warning("tool %s failed on bank %s: %s", verb, self._bank.name, type(error).__name__)
             if connections.on_failure == "raise":

@@ -46,10 +46,61 @@ bank.close()
 """
 
 
+OUTLIVED = """
+import os, sys
+from lorebank import open_bank
+bank = open_bank(sys.argv[1], bank="alice")
+bank.retain("parent, before")
+go, told = os.pipe()
+if (child := os.fork()) == 0:
+    bank.retain("child, while the parent lives")
+    os.read(go, 1)
+    bank.retain("child, after the parent closed")
+    os._exit(0)
+bank.close()
+os.write(told, b"x")
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+again = open_bank(sys.argv[1], bank="alice")
+print(code, sorted(memory.text for memory in again.list()))
+again.close()
+"""
+
+WHILE_WRITING = """
+import os, sys, threading
+from lorebank import open_bank
+bank = open_bank(sys.argv[1], bank="alice", mnemopi={"busy_timeout": 10})
+bank.retain("parent, before")
+stop = threading.Event()
+def write(name):
+    count = 0
+    while not stop.is_set():
+        bank.retain(f"{name} {count}")
+        count += 1
+writers = [threading.Thread(target=write, args=(f"writer {n}",)) for n in range(4)]
+for writer in writers:
+    writer.start()
+codes = []
+for turn in range(10):
+    if (child := os.fork()) == 0:
+        os._exit(len(bank.retain(f"child {turn}").stored) - 1)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+stop.set()
+for writer in writers:
+    writer.join()
+found = {memory.text for memory in bank.list(limit=100_000)}
+print(set(codes), sum(f"child {turn}" in found for turn in range(10)), bank.check().ok)
+bank.close()
+"""
+
+
 def script(code: str, *arguments: str) -> str:
     """What a program of its own prints; it must end well and say nothing else."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
@@ -66,6 +117,17 @@ def test_a_bank_whose_threads_run_works_after_a_fork(url: str, how: str) -> None
     """The parent's threads don't come along; the child builds its own."""
     code = f"import warnings\nwarnings.simplefilter('ignore', DeprecationWarning)\n{FORKED}"
     assert script(code, url, "async", how) == "0 6 True"
+
+
+def test_a_child_that_outlives_its_parent_s_bank_loses_nothing(url: str) -> None:
+    """The parent's close takes no log away from the child: what the child was told later is there."""
+    told = ["child, after the parent closed", "child, while the parent lives", "parent, before"]
+    assert script(OUTLIVED, url) == f"0 {told}"
+
+
+def test_a_fork_in_the_midst_of_writing_leaves_both_sides_writing(url: str) -> None:
+    """Ten forks while four threads write: each child writes at once, and all of it is there."""
+    assert script(WHILE_WRITING, url) == "{0} 10 True"
 
 
 def test_a_bank_travels_to_other_processes(bank: Bank) -> None:

@@ -119,9 +119,14 @@ class Database(Forkable):
     @contextmanager
     def write(self) -> Generator[Connection]:
         """A connection that holds the write lock; all of it is committed at the end, or nothing."""
-        with self._explained(), self._used() as live, self._turn(live):
-            with live.writer.connect() as connection, connection.begin():
-                yield connection
+        with (
+            self._explained(),
+            self._used() as live,
+            self._turn(live),
+            live.writer.connect() as connection,
+            connection.begin(),
+        ):
+            yield connection
 
     @contextmanager
     def direct(self, *, write: bool = False) -> Generator[DBAPIConnection]:

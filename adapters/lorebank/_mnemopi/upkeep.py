@@ -6,7 +6,7 @@ import sqlite3
 
 from sqlalchemy import Connection, delete, func, select, update
 
-from lorebank._database.driver import rows_of, run
+from lorebank._database.driver import Source, rows_of, run
 from lorebank._database.engine import Database
 from lorebank._domain.requests import Integrity, Stats
 from lorebank._domain.scope import Scope
@@ -26,7 +26,7 @@ def owe_purge(connection: Connection) -> None:
     run(connection, "INSERT OR IGNORE INTO chores (name) VALUES ('purge')")
 
 
-def owes_purge(connection: Connection) -> bool:
+def owes_purge(connection: Source) -> bool:
     return bool(rows_of(connection, "SELECT name FROM chores WHERE name = 'purge'"))
 
 

@@ -2,8 +2,9 @@
 
 Each term's memories are read from the full-text index within the banks' key ranges, so that document frequencies are
 those of the banks asked and nothing of another bank can weigh in. A term that is common in a large bank is read up to a
-bound (its newest memories) unless a tag filter may leave out just those; it still counts in the scoring. The best by summed weight, as many as the budget
-says and the filters admit, form the pool, together with the messages right before and after them.
+bound (its newest memories), unless a tag filter may leave out just those; it still counts in the scoring. The best by
+summed weight, as many as the budget says and the filters admit, form the pool, together with the messages right before
+and after them.
 """
 
 from __future__ import annotations
@@ -37,10 +38,6 @@ NEIGHBOURED = 50
 
 _POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?
                AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"""
-_IN_PERIOD = (
-    "SELECT key FROM memories WHERE bank = ? AND mentioned_at >= ? AND mentioned_at < ? ORDER BY mentioned_at DESC LIMIT ?"
-)
-_NEWEST = "SELECT key FROM memories WHERE bank = ? ORDER BY mentioned_at DESC LIMIT ?"
 _COLUMNS = "m.key, m.bank, m.session, m.position, m.speaker, m.mentioned_at, m.traits, m.importance, m.veracity, m.terms, m.tags"
 _LIVE = "m.type IN (?, ?, ?) AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)"
 _IN_PERIOD = f"""SELECT m.key FROM memories m WHERE m.bank = ? AND m.mentioned_at >= ? AND m.mentioned_at < ? AND {_LIVE}

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from lorebank._bank import Bank
 from lorebank._domain.events import Recalled, Retained, Skipped
 from lorebank._domain.memory import TOOL, Memory, Receipt
@@ -76,11 +78,11 @@ class MemoryTools:
     def threads(self) -> Threads:
         return self._bank.threads
 
-    def retain(self, items: Sequence[Mapping[str, Any]]) -> ToolReply:
+    def retain(self, items: Sequence[Mapping[str, Any] | BaseModel]) -> ToolReply:
         """Saves items of `content` and `context` into the bank."""
         return self._guarded("retain", lambda: self._retained(self._bank, items))
 
-    def retain_global(self, items: Sequence[Mapping[str, Any]]) -> ToolReply:
+    def retain_global(self, items: Sequence[Mapping[str, Any] | BaseModel]) -> ToolReply:
         """Saves items into the shared bank."""
         return self._guarded("retain_global", lambda: self._retained(self._shared(), items))
 
@@ -117,7 +119,7 @@ class MemoryTools:
             raise UsageError("no shared bank is configured: open_bank(..., shared='team')")
         return shared
 
-    def _retained(self, bank: Bank, items: Sequence[Mapping[str, Any]]) -> ToolReply:
+    def _retained(self, bank: Bank, items: Sequence[Mapping[str, Any] | BaseModel]) -> ToolReply:
         receipt = bank.write([_without_blanks(item) for item in items], {}, TOOL)
         bank.connections.tell(Retained(bank.scope.bank, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
         return ToolReply(
@@ -161,9 +163,14 @@ class MemoryTools:
             raise ToolFailure(sentence(verb, error)) from error
 
 
-def _without_blanks(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An item without a blank context: models send one where they have nothing to say."""
-    return {name: value for name, value in item.items() if name == "content" or (isinstance(value, str) and value.strip())}
+def _without_blanks(item: Mapping[str, Any] | BaseModel) -> dict[str, Any]:
+    """An item as a mapping, validated by its host or not, without a blank context: models send one when they have nothing
+    to say.
+    """
+    given = item.model_dump() if isinstance(item, BaseModel) else item
+    value = given.get("context")
+    blank = value is None or (isinstance(value, str) and not value.strip())
+    return {name: each for name, each in given.items() if not (name == "context" and blank)}
 
 
 def sentence(verb: str, error: LorebankError) -> str:

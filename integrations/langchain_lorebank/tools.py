@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Literal, Type  # noqa: UP035 - langchain checks for `Type[BaseModel]` as written
 
 from langchain_core.runnables import RunnableConfig
@@ -55,8 +55,15 @@ class _MemoryTool(BaseTool):
         return MemoryTools(bank_of(self.bank, config), editable=self.editable)
 
 
-def _told(call: ToolReply) -> Reply:
-    return call.text, call.artifact
+def _told(reply: ToolReply) -> Reply:
+    return reply.text, reply.artifact
+
+
+def _answered(call: Callable[[], ToolReply]) -> Reply:
+    try:
+        return _told(call())
+    except ToolFailure as failure:
+        raise ToolException(str(failure)) from failure
 
 
 async def _awaited(call: Awaitable[ToolReply]) -> Reply:
@@ -86,13 +93,10 @@ class RetainTool(_MemoryTool):
     args_schema: Type[BaseModel] = RetainArguments  # noqa: UP006
 
     def _run(self, items: list[Any], config: RunnableConfig) -> Reply:
-        try:
-            return _told(self._tools(config).retain(_plain(items)))
-        except ToolFailure as failure:
-            raise ToolException(str(failure)) from failure
+        return _answered(lambda: self._tools(config).retain(items))
 
     async def _arun(self, items: list[Any], config: RunnableConfig) -> Reply:
-        return await _awaited(self._tools(config).aretain(_plain(items)))
+        return await _awaited(self._tools(config).aretain(items))
 
 
 class RetainGlobalTool(_MemoryTool):
@@ -109,13 +113,10 @@ class RetainGlobalTool(_MemoryTool):
     args_schema: Type[BaseModel] = RetainArguments  # noqa: UP006
 
     def _run(self, items: list[Any], config: RunnableConfig) -> Reply:
-        try:
-            return _told(self._tools(config).retain_global(_plain(items)))
-        except ToolFailure as failure:
-            raise ToolException(str(failure)) from failure
+        return _answered(lambda: self._tools(config).retain_global(items))
 
     async def _arun(self, items: list[Any], config: RunnableConfig) -> Reply:
-        return await _awaited(self._tools(config).aretain_global(_plain(items)))
+        return await _awaited(self._tools(config).aretain_global(items))
 
 
 class RecallTool(_MemoryTool):
@@ -135,10 +136,7 @@ class RecallTool(_MemoryTool):
     args_schema: Type[BaseModel] = RecallArguments  # noqa: UP006
 
     def _run(self, query: str, config: RunnableConfig) -> Reply:
-        try:
-            return _told(self._tools(config).recall(query))
-        except ToolFailure as failure:
-            raise ToolException(str(failure)) from failure
+        return _answered(lambda: self._tools(config).recall(query))
 
     async def _arun(self, query: str, config: RunnableConfig) -> Reply:
         return await _awaited(self._tools(config).arecall(query))
@@ -158,10 +156,7 @@ class ReflectTool(_MemoryTool):
     args_schema: Type[BaseModel] = ReflectArguments  # noqa: UP006
 
     def _run(self, query: str, config: RunnableConfig, context: str | None = None) -> Reply:
-        try:
-            return _told(self._tools(config).reflect(query, context))
-        except ToolFailure as failure:
-            raise ToolException(str(failure)) from failure
+        return _answered(lambda: self._tools(config).reflect(query, context))
 
     async def _arun(self, query: str, config: RunnableConfig, context: str | None = None) -> Reply:
         return await _awaited(self._tools(config).areflect(query, context))
@@ -181,10 +176,7 @@ class MemoryEditTool(_MemoryTool):
     args_schema: Type[BaseModel] = EditArguments  # noqa: UP006
 
     def _run(self, operation: str, id: str, config: RunnableConfig, **changes: Any) -> Reply:
-        try:
-            return _told(self._tools(config).edit(operation, id, **changes))
-        except ToolFailure as failure:
-            raise ToolException(str(failure)) from failure
+        return _answered(lambda: self._tools(config).edit(operation, id, **changes))
 
     async def _arun(self, operation: str, id: str, config: RunnableConfig, **changes: Any) -> Reply:
         return await _awaited(self._tools(config).aedit(operation, id, **changes))
@@ -220,8 +212,3 @@ class MemoryToolkit(BaseToolkit):
 
     def get_tools(self) -> list[BaseTool]:
         return memory_tools(self.bank, include=self.include, prefix=self.prefix)
-
-
-def _plain(items: Sequence[Any]) -> list[dict[str, Any]]:
-    """Items as mappings, whether the host validated them into models or not."""
-    return [item.model_dump(exclude_none=True) if isinstance(item, BaseModel) else dict(item) for item in items]

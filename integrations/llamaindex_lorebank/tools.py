@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
@@ -38,16 +37,16 @@ class BankToolSpec(BaseToolSpec):
         return super().to_tool_list(spec_functions, own | (func_to_metadata_mapping or {}))
 
     def retain(self, items: list[Any]) -> ToolReply:
-        return self._tools().retain(_plain(items))
+        return self._tools().retain(items)
 
     async def aretain(self, items: list[Any]) -> ToolReply:
-        return await self._tools().aretain(_plain(items))
+        return await self._tools().aretain(items)
 
     def retain_global(self, items: list[Any]) -> ToolReply:
-        return self._tools().retain_global(_plain(items))
+        return self._tools().retain_global(items)
 
     async def aretain_global(self, items: list[Any]) -> ToolReply:
-        return await self._tools().aretain_global(_plain(items))
+        return await self._tools().aretain_global(items)
 
     def recall(self, query: str) -> ToolReply:
         return self._tools().recall(query)
@@ -73,8 +72,3 @@ class BankToolSpec(BaseToolSpec):
     def _metadata(self, name: ToolName) -> ToolMetadata:
         entry = TOOLBOOK[name]
         return ToolMetadata(name=self._prefix + entry.name, description=entry.description, fn_schema=entry.arguments)
-
-
-def _plain(items: Sequence[Any]) -> list[dict[str, Any]]:
-    """Items as mappings, whether the host validated them into models or not."""
-    return [item.model_dump(exclude_none=True) if isinstance(item, BaseModel) else dict(item) for item in items]

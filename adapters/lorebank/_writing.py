@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 
 from lorebank._domain.item import Item, parse_item
 from lorebank._domain.memory import Outcome
@@ -34,7 +35,7 @@ def admit_items(items: Sequence[Item], settings: RetainSettings) -> Admitted:
         if not substantive(safe.content):
             rejected.append(Outcome(None, "no letter or digit in it", item.document_id))
             continue
-        allowed, reason = _gated(safe, settings)
+        allowed, reason = (safe, "") if settings.before_enqueue is None else _gated(safe, settings.before_enqueue, zone)
         if allowed is None:
             rejected.append(Outcome(None, reason, item.document_id))
         else:
@@ -42,12 +43,11 @@ def admit_items(items: Sequence[Item], settings: RetainSettings) -> Admitted:
     return Admitted(tuple(ready), tuple(rejected), redactions)
 
 
-def _gated(item: Item, settings: RetainSettings) -> tuple[Item | None, str]:
-    if settings.before_enqueue is None:
-        return item, ""
+def _gated(item: Item, gate: Callable[[Item], Item | None], zone: tzinfo | None) -> tuple[Item | None, str]:
+    """The item as the user's gate lets it through, or `None` and why not."""
     try:
-        amended = settings.before_enqueue(item)
-        allowed = None if amended is None else parse_item(amended).located(settings.zone())
+        amended = gate(item)
+        allowed = None if amended is None else parse_item(amended).located(zone)
     except Exception as error:  # noqa: BLE001 - the user's function: whatever it raises refuses
         return None, f"refused by before_enqueue: {type(error).__name__}"
     if allowed is not None and not substantive(allowed.content):

@@ -87,10 +87,11 @@ class Item:
 
     def located(self, zone: tzinfo | None) -> Item:
         """The item with its times in UTC."""
-        if not any(moment is not None and moment.tzinfo is None for moment in (self.timestamp, self.valid_until)):
+        stamp, until = self.timestamp, self.valid_until
+        if (stamp is None or stamp.tzinfo is not None) and (until is None or until.tzinfo is not None):
             return self
-        said = None if self.timestamp is None else parse_moment(self.timestamp, "timestamp", zone)
-        until = None if self.valid_until is None else parse_moment(self.valid_until, "valid_until", zone)
+        said = None if stamp is None else parse_moment(stamp, "timestamp", zone)
+        until = None if until is None else parse_moment(until, "valid_until", zone)
         return self.rewritten(timestamp=said, valid_until=until)
 
 

@@ -112,6 +112,8 @@ def redact_item(item: Item, redactor: Redactor) -> tuple[Item, int]:
     A mark may be longer than the secret it stands for: limits were checked on what the caller gave.
     """
     content, found = redactor(item.content)
+    if not found and not item.context and not item.metadata and not item.tags:
+        return item, 0
     changed: dict[str, Any] = {"content": content} if found else {}
     for name in ("context", "metadata", "tags"):
         if value := getattr(item, name):

@@ -31,7 +31,8 @@ TIMED = 1 << 4
 
 def traits(text: str, spoken: Sequence[str]) -> int:
     """The packed traits of a text with these words: bit 0 for time words, the rest for the share of questions, in sixths."""
-    return int(_tells_time(text, spoken)) | round(question_share(text) * _STEPS) << 1
+    asked = round(question_share(text) * _STEPS) << 1 if "?" in text or "？" in text else 0
+    return int(_tells_time(text, spoken)) | asked
 
 
 def _tells_time(text: str, spoken: Sequence[str]) -> bool:

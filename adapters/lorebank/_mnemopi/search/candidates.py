@@ -33,7 +33,7 @@ PERIOD_AT_MOST = 2_000
 SMALL = 30
 """Rarity in a bank with fewer memories is taken as in one with so many: two memories about Ana don't make "Ana" a
 common word."""
-NEIGHBOURED = 50
+NEIGHBOURED = 25
 """Neighbours are read of so many of the best matches: further down they never reached a result (measured)."""
 
 _POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?

@@ -83,7 +83,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     signals |= _around(_homes(columns), lexical, -signals["question"], _shares(pool, holding))
     scale = 1 + sum(getattr(weights, name) for name in _SCALED if signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
-    scores = np.sum(list(gained.values()), axis=0)
+    scores = sum(gained.values(), np.zeros(len(keys)))
     return Ranking(tuple(np.lexsort((-keys, -times, -scores)).tolist()), keys, scores, gained, evidence)
 
 
@@ -131,15 +131,16 @@ def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) 
     speakers, importance, veracity = columns[4], columns[7], columns[8]
     traits = np.array(columns[6], np.int64)
     speaks = {speaker: _speaks(speaker, question) for speaker in set(speakers)}
+    trust = {each: _TRUST.get(each, 0.6) - 0.6 for each in set(veracity)}
     nothing = np.zeros(len(times))
     period = question.period
     return {
-        "speaker": np.array([speaks[each] for each in speakers]),
+        "speaker": np.array([speaks[each] for each in speakers]) if any(speaks.values()) else nothing,
         "period": np.array([period.closeness(from_ticks(each)) for each in times.tolist()]) if period else nothing,
         "time_words": time_words(traits) if question.asks_when else nothing,
         "question": -asking(traits),
         "importance": np.array(importance, np.float64) - 0.5,
-        "veracity": np.array([_TRUST.get(each, 0.6) for each in veracity]) - 0.6,
+        "veracity": np.array([trust[each] for each in veracity]) if len(trust) > 1 else nothing + sum(trust.values()),
         "recency": (times - times.min()) / (float(np.ptp(times)) or 1.0) if len(times) else nothing,
     }
 

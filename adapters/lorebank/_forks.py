@@ -7,6 +7,7 @@ does not hold. So no handle crosses a fork: all are closed before it, and opened
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 
 
@@ -24,24 +25,30 @@ class Forkable:
 
 
 _known: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_lock = threading.Lock()
+"""Held while a fork goes on, so that nobody joins in the midst of it."""
 
 
 def watch_forks(holder: Forkable) -> None:
     """From now on, `holder` hears of every fork."""
-    _known.add(holder)
+    with _lock:
+        _known.add(holder)
 
 
 def _before() -> None:
+    _lock.acquire()
     for holder in list(_known):
         holder.before_fork()
 
 
 def _after_in_parent() -> None:
+    _lock.release()
     for holder in list(_known):
         holder.after_fork_in_parent()
 
 
 def _after_in_child() -> None:
+    _lock.release()
     for holder in list(_known):
         holder.after_fork()
 

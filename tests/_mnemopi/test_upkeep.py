@@ -217,3 +217,40 @@ def test_stats_tell_the_size_of_the_files(bank: Bank, file: Path) -> None:
     """`bytes` is the file with its log."""
     bank.retain("one cello")
     assert bank.stats().bytes == file.stat().st_size + file.with_name("memory.db-wal").stat().st_size
+
+
+def test_a_purge_that_fails_leaves_writers_their_patience(bank: Bank, file: Path) -> None:
+    """A flush with a short bound meets a writer; the connection it used waits for others as long as before."""
+    bank.retain(TEXT)
+    database = bank.connections.backend.database  # type: ignore[attr-defined]
+    with reader(file):
+        assert bank.forget(bank.list()[0].id).purged is False
+    blocker = sqlite3.connect(file, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    assert bank.flush(timeout=0.05).left == 1
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    with database.direct() as connection:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA busy_timeout")
+        [(waits,)] = cursor.fetchall()
+        cursor.close()
+    assert waits == database.settings.busy_timeout * 1000
+    assert bank.flush().done
+
+
+def test_a_purge_settles_only_what_was_owed_when_it_began(bank: Bank, look: Look) -> None:
+    """Each deletion notes a purge of its own, so that one process never settles another's."""
+    for text in ("one x", "two x"):
+        bank.retain(text)
+    bank.forget(bank.list()[0].id)
+    assert look("SELECT name FROM chores") == []
+    backend = bank.connections.backend
+    from lorebank._mnemopi.upkeep import owe_purge
+
+    with backend.database.write() as connection:  # type: ignore[attr-defined]
+        owe_purge(connection)
+        owe_purge(connection)
+    assert len(look("SELECT name FROM chores")) == 2
+    assert bank.flush().done
+    assert look("SELECT name FROM chores") == []

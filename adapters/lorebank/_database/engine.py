@@ -151,8 +151,10 @@ class Database(Forkable):
             try:
                 raw = cast("sqlite3.Connection", pooled.driver_connection)
                 raw.execute(f"PRAGMA busy_timeout = {int(wait * 1000)}")
-                yield raw
-                raw.execute(f"PRAGMA busy_timeout = {int(self.settings.busy_timeout * 1000)}")
+                try:
+                    yield raw
+                finally:  # the connection goes back to those who wait longer
+                    raw.execute(f"PRAGMA busy_timeout = {int(self.settings.busy_timeout * 1000)}")
             finally:
                 pooled.close()
 

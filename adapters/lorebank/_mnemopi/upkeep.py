@@ -16,6 +16,7 @@ from lorebank._mnemopi.store import bank_number
 from lorebank.errors import UnavailableError
 
 _OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
+_OWED = "SELECT name FROM chores WHERE name LIKE 'purge %'"
 _CUT_WAIT = 100
 """Milliseconds that the cut of the log waits for readers."""
 _CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
@@ -23,11 +24,11 @@ _CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity
 
 def owe_purge(connection: Connection) -> None:
     """Notes, in the transaction that deletes, that the file is to be purged: a crash in between forgets nothing."""
-    run(connection, "INSERT OR IGNORE INTO chores (name) VALUES ('purge')")
+    run(connection, "INSERT INTO chores (name) VALUES ('purge ' || hex(randomblob(8)))")
 
 
 def owes_purge(connection: Source) -> bool:
-    return bool(rows_of(connection, "SELECT name FROM chores WHERE name = 'purge'"))
+    return bool(rows_of(connection, _OWED))
 
 
 def purge(database: Database, wait: float) -> str | None:
@@ -35,18 +36,20 @@ def purge(database: Database, wait: float) -> str | None:
 
     Deleted rows are overwritten (`secure_delete`), but the full-text index keeps the words of deleted rows until it is
     merged, and the log keeps old pages until it is cut. A reader that still looks at an old snapshot blocks the cut; it
-    is not waited for. Other writers are, for `wait` seconds. The purge stays noted until it has succeeded.
+    is not waited for. Other writers are, for `wait` seconds. The purge stays noted until it has succeeded; one that was noted
+    meanwhile stays noted, too.
     """
     try:
         with database.alone(wait) as raw:
             raw.execute("BEGIN IMMEDIATE")
+            owed = raw.execute(_OWED).fetchall()
             raw.execute(_OPTIMIZE)
             raw.execute("COMMIT")
             raw.execute(f"PRAGMA busy_timeout = {_CUT_WAIT}")
             blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if blocked:
                 return "a reader still uses an old snapshot of the file: the log is cut by the next purge"
-            raw.execute("DELETE FROM chores WHERE name = 'purge'")
+            raw.executemany("DELETE FROM chores WHERE name = ?", owed)
     except UnavailableError as error:
         return str(error)
     return None

@@ -75,7 +75,7 @@ class MnemopiBackend:
 
     def retain(self, scope: Scope, items: Sequence[Item], writer: Writer) -> Receipt:
         now = self.clock()
-        drafts = [draft(item, writer, now=now) for item in items]
+        drafts = [draft(self._stamped(item, scope), writer, now=now) for item in items]
         replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
         if replaced:
             return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
@@ -200,6 +200,10 @@ class MnemopiBackend:
     ) -> RecallResult:
         request = RecallRequest(question, 20, max_tokens, TYPES, self.clock(), count_tokens, rule)
         return self._recall(connection, scope, request)
+
+    def _stamped(self, item: Item, scope: Scope) -> Item:
+        missing = tuple(tag for tag in scope.stamp if tag not in item.tags)
+        return item.rewritten(tags=(*item.tags, *missing)) if missing else item
 
     def _now(self) -> int:
         return to_ticks(self.clock())

@@ -97,7 +97,7 @@ def change(connection: Connection, scope: Scope, memory_id: str, asked: Change) 
     if asked.metadata is not None:
         values["metadata"] = to_json(asked.metadata)
     if asked.tags is not None:
-        values["tags"] = to_json(asked.tags)
+        values["tags"] = to_json((*asked.tags, *(tag for tag in scope.stamp if tag not in asked.tags)))
     if asked.content is not None or asked.tags is not None:
         item = _item(row, asked.content or row["content"], tags_of(values.get("tags", row["tags"])))
         values |= content_values(item, row["type"], alone=row["source"] == TRANSCRIPT.source)

@@ -23,11 +23,12 @@ class Recalled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Retained(Event):
-    """A tool wrote: how many items were stored, known already, rejected."""
+    """A tool wrote: how many items were stored, known already, rejected, queued for the server."""
 
     stored: int
     duplicates: int
     rejected: int
+    queued: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,60 @@ class ModelRefreshed(Event):
 
     model: str
     changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutageStarted(Event):
+    """The server stopped answering; writes wait in the outbox."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutageEnded(Event):
+    """The server answers again, after so many seconds and failed attempts."""
+
+    seconds: float
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered(Event):
+    """Writes were given up; they stay in the outbox until somebody requeues or purges them."""
+
+    rows: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTakenOver(Event):
+    """Writes that were queued under another key of the same server are sent with this one."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMoved(Event):
+    """A ledger that could not be used was moved aside; `saved` of its writes were carried over into the new one."""
+
+    path: str
+    reason: str
+    saved: int
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredParameters(Event):
+    """The server did not know these parameters."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BankPrepared(Event):
+    """A bank was looked for on the server before its first write: whether it was made, or why that could not be told."""
+
+    made: bool
+    reason: str | None = None
 
 
 Listener = Callable[[Event], object]

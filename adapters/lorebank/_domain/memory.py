@@ -19,6 +19,7 @@ from lorebank.errors import UsageError
 MemoryType = Literal["world", "experience", "observation"]
 Veracity = Literal["stated", "inferred", "tool", "imported", "unknown", "true", "false"]
 Budget = Literal["low", "mid", "high"]
+BackendName = Literal["mnemopi", "hindsight"]
 State = Literal["found", "nothing", "unavailable", "partial"]
 UpdateMode = Literal["replace", "append"]
 
@@ -144,6 +145,7 @@ class Memory:
     Times are in UTC. `score` orders the memories of one result (higher is better) and does not compare across
     backends; outside a recall it is `None`. `signals` is what each signal added to the score, with `explain=True`.
     `truncated` says that `text` is the start of a longer text, cut to the result's token bound; `get(id)` has it whole.
+    `backend` is set where a joined bank read it.
     """
 
     id: str
@@ -170,6 +172,7 @@ class Memory:
     bank: str | None = None
     truncated: bool = False
     signals: Mapping[str, float] | None = None
+    backend: BackendName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +209,8 @@ class Receipt:
 class Removal:
     """What `forget` and `clear` removed (or, in a dry run, would remove).
 
-    `purged` says that the file and its WAL hold no byte of it any more; `reason` says why not. `beyond` names copies
-    that lorebank can't reach.
+    `purged` says that the file and its WAL hold no byte of it any more; `reason` says why not. `rows` are the writes that
+    were still in the outbox and were taken out of it. `beyond` names copies that lorebank can't reach.
     """
 
     ids: tuple[str, ...]
@@ -215,6 +218,7 @@ class Removal:
     purged: bool = False
     reason: str | None = None
     beyond: tuple[str, ...] = ("backups and copies of the file", "the host's own checkpoints and histories")
+    rows: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -113,10 +113,11 @@ class Integrity:
 
 @dataclass(frozen=True, slots=True)
 class FlushReport:
-    """What is left undone when a flush ends, and why."""
+    """What is left undone when a flush ends, and why. `dead` writes were given up earlier and wait for a person."""
 
     left: int = 0
     reason: str | None = None
+    dead: int = 0
 
     @property
     def done(self) -> bool:

@@ -139,12 +139,44 @@ class RecallSettings(Settings):
     keep_traces: Annotated[int, Field(ge=0)] = 0
 
 
+class Missions(Settings):
+    """What a bank on a server is told to keep (`retain`), to answer for (`reflect`) and to conclude (`observations`)."""
+
+    retain: str | None = None
+    reflect: str | None = None
+    observations: str | None = None
+
+    @classmethod
+    def user(cls) -> Missions:
+        """For a bank about one person."""
+        return cls(
+            retain="Keep what will still matter weeks from now: who the user is, what they like and dislike, what they plan, "
+            "decided and promised, names, dates and places. Leave out small talk and the state of a single task.",
+            reflect="Answer for an assistant that helps this user: what is known of them, as it stands now, with dates.",
+            observations="Conclude what the user prefers and how they work; let a newer statement replace an older one.",
+        )
+
+    @classmethod
+    def project(cls) -> Missions:
+        """For a bank about a project and the people who work on it."""
+        return cls(
+            retain="Keep what the next person on this project needs: decisions with their reasons, conventions, how things are "
+            "built and run, what failed and why, and what people prefer. Leave out the state of a single task.",
+            reflect="Answer for an assistant that works on this project: what was decided and why, as it stands now.",
+            observations="Conclude how this project is done; let a newer decision replace an older one.",
+        )
+
+
 class RetainSettings(Settings):
-    """What is written, and when the automatic retain writes it. `None` takes the backend's own default."""
+    """What is written, and when the automatic retain writes it. `None` takes the backend's own default.
+
+    `missions` are what a server's bank is told when it is made; `None` takes a preset, for a user or for a project.
+    """
 
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
     redactor: Redactor | None = redact
     before_enqueue: Callable[[Item], Item | None] | None = None
+    missions: Missions | None = None
     auto_retain: bool = True
     retain_mode: Literal["append", "full-session", "last-turn"] = "append"
     every_n_turns: Annotated[int, Field(ge=1)] | None = None

@@ -10,10 +10,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from lorebank._domain.blocks import fence, fold
-from lorebank._domain.memory import Memory, Receipt, Reflection
+from lorebank._domain.memory import BackendName, Memory, Receipt, Reflection
 
-BackendName = Literal["mnemopi", "hindsight"]
-Style = Literal["mnemopi", "hindsight"]
+Style = BackendName
 ToolName = Literal["retain", "recall", "reflect", "memory_edit", "retain_global"]
 DEFAULT_TOOLS: tuple[ToolName, ...] = ("retain", "recall", "reflect")
 
@@ -129,8 +128,18 @@ def recall_text(memories: Sequence[Memory], *, style: Style, now: datetime, ids:
 
 
 def bullets(memories: Sequence[Memory], *, style: Style, ids: bool = False) -> list[str]:
-    """One line a memory, in the style of the backend it comes from; absent parts are left out."""
-    return [_mnemopi_bullet(memory) if style == "mnemopi" else _hindsight_bullet(memory, ids) for memory in memories]
+    """One line a memory, in the style of the backend it comes from (`style`, where it does not say); absent parts are left
+    out.
+    """
+    return [
+        _mnemopi_bullet(memory) if (memory.backend or style) == "mnemopi" else _hindsight_bullet(memory, ids)
+        for memory in memories
+    ]
+
+
+def queued_text(count: int) -> str:
+    """What the model reads below what was recalled while writes are on their way."""
+    return f"{count} {'write is' if count == 1 else 'writes are'} queued and can't be found yet."
 
 
 def _mnemopi_bullet(memory: Memory) -> str:

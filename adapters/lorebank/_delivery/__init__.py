@@ -1,0 +1,1 @@
+"""Delivery: from the ledger to the server, in the background."""

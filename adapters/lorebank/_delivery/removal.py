@@ -1,0 +1,192 @@
+"""Forgetting on a server reaches what has not arrived yet, too.
+
+First the server is asked whether it is there, so that nothing is half done. Then waiting rows are taken out, and what is
+underway is awaited: a running operation would bring back what was just deleted. Then the server deletes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, delete, select, update
+
+from lorebank._delivery.sender import Sender
+from lorebank._domain.memory import Memory, Removal
+from lorebank._domain.operations import Operation
+from lorebank._domain.outbox import LOST, WAITING
+from lorebank._domain.requests import Selection
+from lorebank._domain.scope import Scope
+from lorebank._ledger import settling
+from lorebank._ledger.inspection import doomed
+from lorebank._ledger.ledger import Ledger
+from lorebank._ledger.schema import batches, outbox, outcomes
+from lorebank._ledger.values import Claim, Route, place, row_id
+from lorebank.errors import DeadlineError, MissingError
+
+LOOK = 0.1
+"""Seconds between two looks at an operation that is awaited."""
+
+
+class Server(Protocol):
+    """What removal asks of a server."""
+
+    def probe(self) -> None: ...
+    def progress(self, bank: str, operation_id: str) -> Operation: ...
+    def quiet(self, bank: str, deadline: float) -> bool: ...
+    def get(self, scope: Scope, memory_id: str) -> Memory: ...
+    def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal: ...
+    def clear(self, scope: Scope) -> Removal: ...
+
+
+class Removing:
+    """`forget` and `clear` over ledger and server; `patience` seconds are waited for what is underway."""
+
+    def __init__(self, ledger: Ledger, server: Server, sender: Sender, route: Route, patience: float) -> None:
+        self._ledger, self._server, self._sender = ledger, server, sender
+        self._route, self._patience = route, patience
+
+    def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
+        """Removes what matches, from the outbox and from the server; the id of a queued row takes that row out."""
+        if not self._ledger.exists:
+            return self._server.forget(scope, selection, dry_run=dry_run)
+        if rows := self._queued(scope, selection.ids):
+            return self._taken_out(scope, rows, dry_run=dry_run)
+        self._server.probe()
+        places = self._matching(scope, self._located(scope, selection))
+        if dry_run:
+            return self._with_rows(self._server.forget(scope, selection, dry_run=True), self._names(places))
+        rows = self._without(scope, places)
+        return self._with_rows(self._server.forget(scope, selection, dry_run=False), rows)
+
+    def clear(self, scope: Scope) -> Removal:
+        """Empties the scope's bank, here and on the server."""
+        if not self._ledger.exists:
+            return self._server.clear(scope)
+        self._server.probe()
+        until = time.monotonic() + self._patience
+        everything = self._ledger.read(lambda c: _places(c, self._route, scope.bank))
+        rows = self._without(replace(scope, reads=(scope.bank,)), everything)
+        if not self._server.quiet(scope.bank, max(until - time.monotonic(), 1.0)):
+            raise DeadlineError(
+                f"the server still works on bank {scope.bank!r} after {self._patience:g} s: its queued writes are purged, "
+                "its memories not deleted. Call `clear` again"
+            )
+        removal = self._server.clear(scope)
+        self._ledger.write(lambda c: _no_traces(c, self._route, scope.bank))
+        return self._with_rows(removal, rows)
+
+    def _with_rows(self, removal: Removal, rows: Sequence[str]) -> Removal:
+        return replace(removal, rows=tuple(rows)) if rows else removal
+
+    def _queued(self, scope: Scope, ids: Sequence[str]) -> list[int]:
+        """The places of rows that the ids name, if they name rows of this scope."""
+        places = [found for found in map(place, ids) if found is not None]
+        known = {(row["nonce"], row["seq"]): row for row in self._rows(scope)}
+        return [seq for nonce, seq in places if (nonce, seq) in known]
+
+    def _taken_out(self, scope: Scope, places: Sequence[int], *, dry_run: bool) -> Removal:
+        names = self._names(places)
+        if not dry_run:
+            self._without(scope, places)
+        return Removal((), dry_run=dry_run, purged=not dry_run, rows=tuple(names))
+
+    def _located(self, scope: Scope, selection: Selection) -> Selection:
+        """An id's queued writes are those of its document."""
+        if not selection.ids:
+            return selection
+        document = self._server.get(scope, selection.ids[0]).document_id
+        if document is None:
+            raise MissingError(f"memory {selection.ids[0]!r} belongs to no document: it is concluded from others; forget those")
+        return Selection((), None, document)
+
+    def _matching(self, scope: Scope, selection: Selection) -> list[int]:
+        """The places of rows that a selection names, as far as the scope may touch them."""
+        found: list[int] = []
+        for row in self._rows(scope):
+            tags = _tags(row["body"])
+            fits = selection.document in (None, row["document"]) and selection.session in (None, row["session"])
+            if fits and set(selection.tags) <= set(tags) and scope.admits(tags):
+                found.append(row["seq"])
+        return found
+
+    def _rows(self, scope: Scope) -> Sequence[Any]:
+        open_rows = outbox.c.state.in_((*WAITING, *LOST)) & outbox.c.bank.in_(scope.reads) & (outbox.c.route == self._route.url)
+        return self._ledger.read(lambda c: c.execute(select(outbox).where(open_rows)).mappings().all())
+
+    def _names(self, places: Sequence[int]) -> list[str]:
+        chosen = select(outbox.c.nonce, outbox.c.seq).where(outbox.c.seq.in_(places))
+        return self._ledger.read(lambda c: [row_id(nonce, seq) for nonce, seq in c.execute(chosen)])
+
+    def _without(self, scope: Scope, places: Sequence[int]) -> list[str]:
+        """Takes rows out; those underway are awaited first. Gives the ids of the rows that will have no effect."""
+        if not places:
+            return []
+        chosen = outbox.c.seq.in_(places)
+        taken: list[str] = []
+        underway: list[str] = []
+        for bank in scope.reads:
+            rows, held = self._ledger.write(lambda c, bank=bank: doomed(c, self._route, bank, chosen))
+            taken, underway = taken + rows, underway + held
+        until = time.monotonic() + self._patience
+        try:
+            for batch in underway:
+                taken += self._settled(batch, set(places), until)
+        finally:
+            spared = update(batches).where(batches.c.id.in_(underway)).values(doomed=0)
+            self._ledger.write(lambda c: c.execute(spared) and None)
+            self._sender.wake()
+        return taken
+
+    def _settled(self, batch: str, places: set[int], until: float) -> list[str]:
+        """Waits until nothing of a batch is underway; gives the rows of it that never had effect."""
+        while time.monotonic() < until:
+            row = self._ledger.read(lambda c: c.execute(select(batches).where(batches.c.id == batch)).mappings().one_or_none())
+            if row is None:
+                return []
+            if row["owner"] is not None and row["lease"] > time.time():
+                time.sleep(LOOK)
+                continue
+            operation = self._server.progress(row["bank"], batch)
+            if operation.running:
+                time.sleep(LOOK)
+                continue
+            return self._ledger.write(lambda c, row=row, operation=operation: self._over(c, row, operation, places))
+        raise DeadlineError(f"operation {batch} still runs after {self._patience:g} s: nothing was deleted. Call it again")
+
+    def _over(self, connection: Connection, row: Any, operation: Operation, places: set[int]) -> list[str]:
+        """The batch is at its end: what it has stored is deleted with the rest, what it has not is taken out."""
+        rows = tuple(json.loads(row["rows"]))
+        claim = Claim(row["id"], row["bank"], rows, row["items"], row["body"], row["state"])
+        if operation.state == "completed":
+            if row["state"] == "sealed":
+                settling.accepted(connection, claim, self._route, time.time())
+            settling.completed(connection, claim, self._route, time.time(), (operation.items, operation.tokens))
+            return []
+        chosen = [seq for seq in rows if seq in places]
+        named = connection.execute(select(outbox.c.nonce, outbox.c.seq).where(outbox.c.seq.in_(chosen))).all()
+        settling.forgotten(connection, chosen)
+        settling.dissolved(connection, claim)
+        return [row_id(nonce, seq) for nonce, seq in named]
+
+
+def _places(connection: Connection, route: Route, bank: str) -> list[int]:
+    chosen = (outbox.c.route == route.url) & (outbox.c.bank == bank) & (outbox.c.state != "completed")
+    return list(connection.scalars(select(outbox.c.seq).where(chosen)))
+
+
+def _no_traces(connection: Connection, route: Route, bank: str) -> None:
+    """Of a bank that was cleared, no document's name stays here."""
+    for table in (outbox, outcomes):
+        done = (table.c.route == route.url) & (table.c.bank == bank)
+        connection.execute(delete(table).where(done & (outbox.c.state == "completed") if table is outbox else done))
+
+
+def _tags(body: str | None) -> tuple[str, ...]:
+    try:
+        return tuple(json.loads(body or "{}").get("tags", ()))
+    except (ValueError, AttributeError):
+        return ()

@@ -1,0 +1,308 @@
+"""The sender: one background thread for each open server, which claims, sends, asks after operations, and settles.
+
+Nothing it knows is kept in memory: killed between any two lines, the next sender finds everything in the ledger. A claim is
+never held by an open transaction; the network is asked between two short ones.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lorebank._delivery.owner import is_gone, own_name
+from lorebank._domain.events import DeadLettered, Event, KeyTakenOver, OutageEnded, OutageStarted
+from lorebank._domain.operations import Operation
+from lorebank._domain.settings import OutboxSettings
+from lorebank._hindsight.faults import rejected_items
+from lorebank._hindsight.wire import envelope
+from lorebank._ledger import settling
+from lorebank._ledger.claims import Terms, claim_asking, claim_sending, next_due
+from lorebank._ledger.ledger import Ledger, expire, foreign, free_leases, route_state, take_over
+from lorebank._ledger.values import Bounds, Claim, Moment, Outage, Route, Trouble
+from lorebank.errors import ForbiddenError, LorebankError, RefusedError, UnavailableError
+
+logger = logging.getLogger("lorebank")
+LONGEST_SLEEP = 30.0
+"""Seconds after which the ledger is looked at again though nothing is due: another process may have left something."""
+URGENT_REST = 0.5
+"""Seconds a route rests at most while somebody waits for the outbox to drain."""
+CHORES = 60.0
+
+
+class Server(Protocol):
+    """What the sender asks of a server."""
+
+    def prepare(self, bank: str) -> None: ...
+    def submit(self, bank: str, body: bytes) -> str: ...
+    def progress(self, bank: str, operation_id: str) -> Operation: ...
+    def retry(self, bank: str, operation_id: str) -> None: ...
+    def holds(self, bank: str, document_id: str, text: str) -> bool: ...
+    def probe(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Signals:
+    """How the sender's thread is talked to."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    woken: bool = False
+    stopped: bool = False
+    urgent: int = 0
+    cycles: int = 0
+    fresh: int = 0
+    planned: float = 0.0
+
+
+class Sender:
+    """Delivers one route's rows. Its thread starts with the first `wake`, and anew in a forked child."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        server: Server,
+        route: Route,
+        settings: OutboxSettings,
+        *,
+        deadline: float,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._ledger, self._server, self._route, self._tell = ledger, server, route, tell
+        self._longest = settings.max_backoff
+        self._lease = max(settings.lease_seconds, deadline + 5)
+        self._settings = settings
+        self.bounds = Bounds(settings.max_rows, settings.max_bytes, settings.max_age_days * 86_400)
+        self.reset()
+
+    def reset(self) -> None:
+        """Begins anew, as in a forked child: the parent's thread did not come along."""
+        settings = self._settings
+        self._signals = _Signals()
+        self._thread: threading.Thread | None = None
+        self._chores_at = 0.0
+        self.owner = own_name()
+        self.terms = Terms(
+            self.owner, settings.batch_rows, settings.batch_seconds, self._lease, self._longest, envelope, self._spoilt
+        )
+
+    @property
+    def started(self) -> bool:
+        """Whether its thread has been started in this process."""
+        return self._thread is not None
+
+    def wake(self) -> None:
+        """Tells that there is something to do."""
+        signals = self._signals
+        with signals.changed:
+            if signals.stopped:
+                return
+            signals.woken = True
+            signals.changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, args=(signals,), name="lorebank-sender", daemon=True)
+                self._thread.start()
+
+    def nudge(self, rows: int) -> None:
+        """Tells of new rows. While they would only wait for company, the sender is let sleep: it competes with writers."""
+        signals = self._signals
+        signals.fresh += rows
+        soon = signals.planned <= time.monotonic() + self._settings.batch_seconds
+        if self._thread is None or signals.urgent or signals.fresh >= self._settings.batch_rows or not soon:
+            self.wake()
+
+    def wait(self, seconds: float) -> None:
+        """Waits until the sender has done something, `seconds` at most."""
+        signals = self._signals
+        with signals.changed:
+            before = signals.cycles
+            signals.changed.wait_for(lambda: signals.cycles != before or signals.stopped, seconds)
+
+    def hurry(self, more: int) -> None:
+        """While somebody hurries it (+1, later -1), the sender waits for no company and rests only shortly."""
+        with self._signals.changed:
+            self._signals.urgent += more
+        self.wake()
+
+    def stop(self, wait: float) -> None:
+        """Ends the thread; what it does at this moment is settled by it when the answer comes."""
+        signals, thread = self._signals, self._thread
+        with signals.changed:
+            signals.stopped = True
+            signals.changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(wait)
+
+    def _run(self, signals: _Signals) -> None:
+        while not signals.stopped:
+            with signals.changed:
+                signals.woken = False
+            busy, pause = self._cycle(signals)
+            with signals.changed:
+                signals.cycles += 1
+                signals.changed.notify_all()
+                signals.planned = time.monotonic() + pause
+                if not busy:
+                    signals.changed.wait_for(lambda: signals.woken or signals.stopped, pause)
+        self._ledger.close()
+
+    def _cycle(self, signals: _Signals) -> tuple[bool, float]:
+        """Does at most one thing of each kind; gives whether it did any, and how long there is nothing to do."""
+        urgent, full = signals.urgent > 0, signals.fresh >= self._settings.batch_rows
+        signals.fresh = 0
+        try:
+            self._chores()
+            rest = self._resting(urgent=urgent)
+            if rest > 0:
+                return False, rest
+            if not urgent and not full and (idle := self._idle()) > 0:
+                return False, idle
+            busy = self._send(urgent=urgent) | self._ask(urgent=urgent)
+            return busy, max(self._idle(), 0.01)
+        except LorebankError as error:
+            logger.warning("the outbox can't be worked on: %s", type(error).__name__)
+            return False, URGENT_REST if urgent else LONGEST_SLEEP / 6
+
+    def _send(self, *, urgent: bool) -> bool:
+        now = time.time()
+        claim = self._ledger.write(lambda c: claim_sending(c, self._route, self.terms, now, urgent=urgent))
+        if claim is None:
+            return False
+        try:
+            self._server.prepare(claim.bank)
+            self._server.submit(claim.bank, claim.body)
+        except LorebankError as error:
+            self._unsent(claim, error, urgent=urgent)
+        else:
+            self._change(claim, self._ledger.write(lambda c: settling.accepted(c, claim, self._route, time.time())))
+        return True
+
+    def _unsent(self, claim: Claim, error: LorebankError, *, urgent: bool) -> None:
+        """What an error means for the batch: never, or not now."""
+        reason = _words(error)
+        if isinstance(error, RefusedError) and not isinstance(error, ForbiddenError):
+            bad = rejected_items(error)
+            self._dead(claim, self._ledger.write(lambda c: settling.refused(c, claim, bad, reason, time.time())), reason)
+        else:
+            self._trouble(claim, error, urgent=urgent)
+
+    def _trouble(self, claim: Claim, error: LorebankError, *, urgent: bool) -> None:
+        own = isinstance(error, UnavailableError) and (error.status or 0) >= 500
+        trouble = Trouble(_words(error), error.retry_after, isinstance(error, ForbiddenError), own)
+        longest = min(URGENT_REST, self._longest) if urgent and not trouble.refused and trouble.asked is None else self._longest
+        moment = Moment(time.time(), longest, random.random())  # noqa: S311 - jitter
+        change, dead = self._ledger.write(lambda c: settling.troubled(c, claim, self._route, trouble, moment))
+        if change.began:
+            logger.warning("the memory server does not take writes (%s): they wait in the outbox", trouble.reason)
+            self._tell(OutageStarted(claim.bank, trouble.reason))
+        self._dead(claim, dead, trouble.reason)
+
+    def _ask(self, *, urgent: bool) -> bool:
+        now = time.time()
+        claim = self._ledger.write(lambda c: claim_asking(c, self._route, self.terms, now, urgent=urgent))
+        if claim is None:
+            return False
+        try:
+            if claim.state == "failed":
+                self._again(claim)
+            else:
+                self._asked(claim, self._server.progress(claim.bank, claim.id), urgent=urgent)
+        except LorebankError as error:
+            self._trouble(claim, error, urgent=urgent)
+        return True
+
+    def _again(self, claim: Claim) -> None:
+        """Asks the server to try a failed operation again. Where it sees nothing to try, its state is asked for once more."""
+        try:
+            self._server.retry(claim.bank, claim.id)
+        except ForbiddenError:
+            raise
+        except RefusedError:
+            logger.info("operation %s is not tried again by the server", claim.id)
+        self._ledger.write(lambda c: settling.retried(c, claim, time.time()))
+
+    def _asked(self, claim: Claim, operation: Operation, *, urgent: bool) -> None:
+        now = time.time()
+        longest = URGENT_REST if urgent else settling.LONGEST_POLL
+        if operation.running:
+            self._ledger.write(lambda c: settling.running(c, claim, now, longest))
+        elif operation.state == "completed" or (operation.state == "not_found" and self._took_effect(claim)):
+            counts = operation.items, operation.tokens
+            self._ledger.write(lambda c: settling.completed(c, claim, self._route, now, counts))
+        elif operation.state == "not_found":
+            self._ledger.write(lambda c: settling.lost(c, claim, now))
+        else:
+            reason = operation.reason or f"the server's operation was {operation.state}"
+            self._dead(claim, self._ledger.write(lambda c: settling.failed(c, claim, reason, now)), reason)
+        self._change(claim, self._ledger.write(lambda c: settling.answered(c, self._route, now)))
+
+    def _took_effect(self, claim: Claim) -> bool:
+        """Whether a batch whose operation the server no longer knows was carried out: sending an append again would double
+        it. What was sent several times is taken for done.
+        """
+        if claim.retries >= settling.SERVER_RETRIES:
+            return True
+        items = json.loads(claim.body)["items"]
+        appends = [item for item in items if item.get("update_mode") == "append"]
+        return bool(appends) and all(self._server.holds(claim.bank, i["document_id"], i["content"]) for i in appends)
+
+    def _change(self, claim: Claim, change: Outage) -> None:
+        if change.ended:
+            logger.warning("the memory server answers again after %.0f s", change.seconds)
+            self._tell(OutageEnded(claim.bank, change.seconds, change.failures))
+
+    def _dead(self, claim: Claim, rows: Sequence[str], reason: str) -> None:
+        if rows:
+            logger.warning("%d writes were given up; they stay in the outbox", len(rows))
+            self._tell(DeadLettered(claim.bank, tuple(rows), reason))
+
+    def _spoilt(self, rows: Sequence[str]) -> None:
+        self._tell(DeadLettered("", tuple(rows), "the rows can't be read"))
+
+    def _resting(self, *, urgent: bool) -> float:
+        """Seconds for which the server is to be left alone; it is asked for nothing meanwhile."""
+        state = self._ledger.read(lambda c: route_state(c, self._route))
+        if state is None or not state.failures:
+            return 0.0
+        rest = state.rest_until - time.time()
+        if rest > self._longest:
+            return 0.0  # the clock was set back
+        shortened = urgent and not state.asked and not state.refused
+        return min(rest, URGENT_REST) if shortened and rest > URGENT_REST else rest
+
+    def _idle(self) -> float:
+        """Seconds until something is due; none or less when it is."""
+        due = self._ledger.read(lambda c: next_due(c, self._route, self.terms))
+        return LONGEST_SLEEP if due is None else min(due - time.time(), LONGEST_SLEEP)
+
+    def _chores(self) -> None:
+        """Once a minute: claims of the dead, rows of an old key, rows that have waited for too long."""
+        now = time.monotonic()
+        if self._chores_at and now < self._chores_at:
+            return
+        self._chores_at = now + CHORES
+        wall = time.time()
+        self._ledger.write(lambda c: free_leases(c, is_gone))
+        for bank, row in self._ledger.write(lambda c: expire(c, self._route, self.bounds, wall)):
+            self._tell(DeadLettered(bank, (row,), "it waited for too long"))
+        older = wall - self._settings.lease_seconds
+        if self._ledger.read(lambda c: foreign(c, self._route, older)):
+            self._take_over(older)
+
+    def _take_over(self, older: float) -> None:
+        """Rows of another key are this key's once the server has accepted this one."""
+        try:
+            self._server.probe()
+        except LorebankError:
+            return
+        for bank, count in self._ledger.write(lambda c: take_over(c, self._route, older)):
+            self._tell(KeyTakenOver(bank, count))
+
+
+def _words(error: LorebankError) -> str:
+    """An error in a few words: never more than what the server said."""
+    return str(error)[:500]

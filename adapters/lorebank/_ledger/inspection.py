@@ -1,0 +1,131 @@
+"""Looking into the outbox, and what a person does about its dead letters. Ids, states and counts; never content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, func, select, update
+
+from lorebank._domain.outbox import LOST, UNDERWAY, WAITING, OutboxEntry, OutboxStatus, RowState, sources, target
+from lorebank._ledger.ledger import route_state
+from lorebank._ledger.schema import batches, outbox
+from lorebank._ledger.settling import forgotten
+from lorebank._ledger.values import Route, place, row_id
+from lorebank.errors import MissingError
+
+
+def status(connection: Connection, route: Route, bank: str | None) -> OutboxStatus:
+    """The outbox of one bank, or of all of the server's."""
+    mine = _mine(route, bank)
+    counted = select(outbox.c.state, func.count(), func.sum(outbox.c.size)).where(mine).group_by(outbox.c.state)
+    rows = {state: (count, size) for state, count, size in connection.execute(counted)}
+    oldest = connection.scalar(select(func.min(outbox.c.created)).where(mine, outbox.c.state.in_(WAITING)))
+    way = route_state(connection, route)
+    return OutboxStatus(
+        rows={state: count for state, (count, _) in rows.items()},
+        bytes=sum(size for state, (_, size) in rows.items() if state != "completed"),
+        oldest=moment(oldest),
+        last_success=moment(way.last_success if way else None),
+        resting_until=moment(way.rest_until if way and way.failures else None),
+        reason=way.reason if way else None,
+    )
+
+
+def entries(
+    connection: Connection, route: Route, bank: str | None, *, state: RowState | None, limit: int, offset: int
+) -> tuple[OutboxEntry, ...]:
+    """One page of rows, oldest first; without a state, those that are not delivered."""
+    mine = _mine(route, bank)
+    wanted = mine & (outbox.c.state != "completed" if state is None else outbox.c.state == state)
+    page = select(outbox).where(wanted).order_by(outbox.c.seq).limit(limit).offset(offset)
+    return tuple(_entry(row) for row in connection.execute(page).mappings())
+
+
+def entry(connection: Connection, identifier: str) -> OutboxEntry:
+    """One row; `MissingError` where there is none (any more)."""
+    return _entry(_row(connection, identifier))
+
+
+def requeue(connection: Connection, route: Route, bank: str | None, ids: Sequence[str] | None, now: float) -> int:
+    """Dead rows wait again; gives how many. One whose document has been written anew since stays dead: the newer write
+    stands.
+    """
+    dead = _mine(route, bank) & outbox.c.state.in_(sources("requeue"))
+    chosen = dead if ids is None else dead & outbox.c.seq.in_(_places(connection, ids))
+    later = outbox.alias()
+    newer = (
+        select(later.c.seq)
+        .where(
+            later.c.route == outbox.c.route,
+            later.c.bank == outbox.c.bank,
+            later.c.document == outbox.c.document,
+            later.c.seq > outbox.c.seq,
+            later.c.state != "dead",
+        )
+        .exists()
+    )
+    again = {"state": target("requeue"), "since": now, "attempts": 0, "part": None, "reason": None}
+    stale = chosen & newer & outbox.c.fold.is_(None)
+    connection.execute(update(outbox).where(stale).values(reason="a later write of its document stands"))
+    return connection.execute(update(outbox).where(chosen, ~newer | outbox.c.fold.is_not(None)).values(again)).rowcount
+
+
+def purge(connection: Connection, route: Route, bank: str | None, ids: Sequence[str]) -> int:
+    """Deletes rows that wait for a person or for their first sending; gives how many. What is underway is not touched."""
+    states = (*LOST, "held", "pending")
+    chosen = _mine(route, bank) & outbox.c.state.in_(states) & outbox.c.seq.in_(_places(connection, ids))
+    places = list(connection.scalars(select(outbox.c.seq).where(chosen)))
+    forgotten(connection, places)
+    return len(places)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _places(connection: Connection, ids: Sequence[str]) -> list[int]:
+    """The places of rows; `MissingError` names one that does not exist."""
+    return [_row(connection, identifier)["seq"] for identifier in ids]
+
+
+def _row(connection: Connection, identifier: str) -> RowMapping:
+    found = place(identifier)
+    if found is not None:
+        chosen = (outbox.c.seq == found[1]) & (outbox.c.nonce == found[0])
+        for row in connection.execute(select(outbox).where(chosen)).mappings():
+            return row
+    raise MissingError(f"the outbox has no row {identifier!r}: it was purged, or delivered more than a day ago")
+
+
+def _mine(route: Route, bank: str | None) -> ColumnElement[bool]:
+    mine = outbox.c.route == route.url
+    return mine if bank is None else mine & (outbox.c.bank == bank)
+
+
+def _entry(row: RowMapping) -> OutboxEntry:
+    return OutboxEntry(
+        id=row_id(row["nonce"], row["seq"]),
+        bank=row["bank"],
+        document_id=row["document"],
+        state=row["state"],
+        created_at=datetime.fromtimestamp(row["created"], UTC),
+        bytes=row["size"],
+        session=row["session"],
+        operation_id=row["batch"],
+        attempts=row["attempts"],
+        reason=row["reason"],
+    )
+
+
+def doomed(connection: Connection, route: Route, bank: str, chosen: ColumnElement[bool]) -> tuple[list[str], list[str]]:
+    """Takes the chosen rows of a bank out: those that wait at once; the batches of those underway are set apart, so that
+    nobody sends them or tries them again. Gives the ids of the rows taken out, and the batches.
+    """
+    mine = _mine(route, bank) & chosen
+    idle = mine & outbox.c.state.in_((*LOST, "held", "pending"))
+    rows = connection.execute(select(outbox.c.nonce, outbox.c.seq).where(idle)).all()
+    forgotten(connection, [seq for _, seq in rows])
+    held = list(connection.scalars(select(outbox.c.batch).where(mine, outbox.c.state.in_(UNDERWAY)).distinct()))
+    connection.execute(update(batches).where(batches.c.id.in_(held)).values(doomed=1))
+    return [row_id(nonce, seq) for nonce, seq in rows], held

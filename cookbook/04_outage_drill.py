@@ -9,12 +9,12 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from lorebank import Bank, Event, UnavailableError, open_bank
+from lorebank import Bank, UnavailableError, open_bank
 from lorebank.testing import FaultServer
 
 TOLD = [
     "Ana prefers aisle seats.",
-    "Ana's dentist is Dr. Okafor.",
+    "Ana's dentist is Femi Okafor.",
     "Ana moved to Porto.",
     "Ana is allergic to peanuts.",
     "Ana drives a red van.",
@@ -30,12 +30,6 @@ ASKED = {
 }
 
 
-def heard(event: Event) -> None:
-    """What lorebank tells on its own."""
-    if type(event).__name__ in ("OutageStarted", "OutageEnded"):
-        print("event:", type(event).__name__)
-
-
 def tell(bank: Bank, text: str) -> None:
     """One thing the user says."""
     print("told:", text, "->", "queued" if bank.retain(text).queued else "lost")
@@ -44,7 +38,8 @@ def tell(bank: Bank, text: str) -> None:
 def drill(server: FaultServer, ledger: str) -> None:
     """Up, down, and up again."""
     name = f"drill-{uuid.uuid4().hex[:8]}"
-    with open_bank(server.url, bank=name, ledger=ledger, on_event=heard, outbox={"batch_seconds": 0.05}) as bank:
+    events: list[object] = []
+    with open_bank(server.url, bank=name, ledger=ledger, on_event=events.append, outbox={"batch_seconds": 0.05}) as bank:
         for text in TOLD[:2]:
             tell(bank, text)
         print("left in the outbox:", bank.flush(until="completed").left)
@@ -66,6 +61,7 @@ def drill(server: FaultServer, ledger: str) -> None:
             found = [memory.text for memory in bank.recall(question)]
             print("asked:", question, "->", next((text for text in found if answer in text), "LOST"))
         bank.clear(confirm=name)
+    print("events:", *(type(event).__name__ for event in events if "Outage" in type(event).__name__))
 
 
 arguments = argparse.ArgumentParser(description=__doc__)

@@ -9,6 +9,8 @@ import pytest
 
 from lorebank import Bank, open_bank
 
+pytest_plugins = ["hindsight_fixtures"]  # the real server: tests/server/hindsight/README.md
+
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

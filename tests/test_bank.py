@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster, BlockingError
 
-from lorebank import Bank, Item, UnavailableError, UnsupportedError, UsageError, open_bank
+from lorebank import Bank, Item, UnavailableError, UsageError, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
 from lorebank.seams import Event, MemoryTools, Redacted
 
@@ -267,10 +267,13 @@ def test_the_default_file_is_in_the_users_data_folder(data: Path) -> None:
 def test_the_environments_url_counts_where_none_is_passed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, file: Path, data: Path
 ) -> None:
-    """An argument wins over `LOREBANK_URL`, which wins over `HINDSIGHT_API_URL`."""
-    monkeypatch.setenv("HINDSIGHT_API_URL", "https://hindsight.example")
-    with pytest.raises(UnsupportedError, match="Hindsight"):
+    """An argument wins over `LOREBANK_URL`, which wins over `HINDSIGHT_API_URL`, which only names servers."""
+    monkeypatch.setenv("HINDSIGHT_API_URL", f"sqlite:///{tmp_path / 'odd.db'}")
+    with pytest.raises(UsageError, match="HINDSIGHT_API_URL"):
         open_bank()
+    monkeypatch.setenv("HINDSIGHT_API_URL", "https://hindsight.example")
+    with open_bank() as server:
+        assert server.backend == "hindsight"
     monkeypatch.setenv("LOREBANK_URL", f"sqlite:///{tmp_path / 'env.db'}")
     for bank in (open_bank(), open_bank(url)):
         with bank:

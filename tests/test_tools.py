@@ -13,7 +13,19 @@ from typing import Any
 
 import pytest
 
-from lorebank import Bank, MissingError, UnavailableError, UsageError, open_bank, per_user
+from lorebank import (
+    Bank,
+    MissingError,
+    OutboxFullError,
+    OutboxStatus,
+    Outcome,
+    Receipt,
+    UnavailableError,
+    UsageError,
+    open_bank,
+    per_user,
+)
+from lorebank._mnemopi.backend import MnemopiBackend
 from lorebank.seams import Event, MemoryTools, Recalled, Retained, Skipped, ToolFailure, offered
 
 Caller = Callable[..., Any]
@@ -267,3 +279,77 @@ def test_a_wrong_choice_of_tools_is_refused(bank: Bank, include: Any, words: str
     """Unknown names and what the bank can't do are refused."""
     with pytest.raises(UsageError, match=words):
         offered(include, bank)
+
+
+# Writes that are on their way
+
+
+class Queueing(MnemopiBackend):
+    """Says that it queues; `rows` are the outbox's states, `error` is what fails."""
+
+    rows: dict[Any, int]
+    error: Exception | None = None
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.rows, self.outbox = {}, self  # type: ignore[assignment]
+
+    def status(self, bank: str | None) -> OutboxStatus:
+        if isinstance(self.error, UnavailableError):
+            raise self.error
+        return OutboxStatus(self.rows if bank == "alice" else {})
+
+    def retain(self, *_args: Any) -> Receipt:
+        if self.error:
+            raise self.error
+        return Receipt(queued=(Outcome("r1"), Outcome("r2")))
+
+
+@pytest.fixture
+def queueing(url: str) -> Queueing:
+    return Queueing(url)
+
+
+@pytest.fixture
+def queued(queueing: Queueing, events: list[Event]) -> Iterator[Bank]:
+    with open_bank(backend=queueing, bank="alice", on_event=events.append) as bank:
+        yield bank
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ({"pending": 1}, "1 write is queued and can't be found yet."),
+        ({"held": 1, "sealed": 1, "accepted": 1, "completed": 9, "dead": 9}, "3 writes are queued and can't be found yet."),
+    ],
+)
+def test_recall_says_what_can_not_be_found_yet(
+    queued: Bank, queueing: Queueing, call: Caller, rows: dict[Any, int], told: str
+) -> None:
+    """Below the memories, or below "none", after a blank line; the artifact counts them."""
+    queueing.rows = rows
+    reply = call(MemoryTools(queued), "recall", "cello")
+    assert reply.text == f"No relevant memories found.\n\n{told}"
+    assert reply.artifact == {"count": 0, "memories": [], "queued": int(told.split(maxsplit=1)[0])}
+
+
+def test_recall_says_nothing_of_an_outbox_without_waiting_writes(queued: Bank, queueing: Queueing, call: Caller) -> None:
+    """Nothing waits, only other writes are dead, or the outbox can't be read: the text is as ever."""
+    queueing.rows = {"completed": 3, "dead": 1}
+    assert call(MemoryTools(queued), "recall", "cello").artifact == {"count": 0, "memories": []}
+    queueing.error = UnavailableError("the ledger is busy")
+    assert call(MemoryTools(queued), "recall", "cello").text == "No relevant memories found."
+
+
+def test_queued_writes_are_counted_in_the_event(queued: Bank, events: list[Event], call: Caller) -> None:
+    """What waits for the server is neither stored nor lost."""
+    assert call(MemoryTools(queued), "retain", [{"content": CELLO}, {"content": "Ben drums."}]).artifact["count"] == 2
+    assert events == [Retained("alice", 0, 0, 0, 2)]
+
+
+def test_a_full_outbox_says_that_nothing_was_saved(queued: Bank, queueing: Queueing, call: Caller) -> None:
+    """The model must not believe that it is written down; nor that nothing is known."""
+    queueing.error = OutboxFullError("full")
+    with pytest.raises(ToolFailure, match="nothing was saved") as told:
+        call(MemoryTools(queued), "retain", [{"content": CELLO}])
+    assert "unavailable" not in str(told.value)

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from lorebank._domain.item import Item
     from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal
     from lorebank._domain.mental_model import MentalModel, Seed
+    from lorebank._domain.operations import Directive, Document, Operation
+    from lorebank._domain.outbox import OutboxEntry, OutboxStatus
     from lorebank._domain.settings import (
         ConnectionSettings,
         MentalModelSettings,
+        Missions,
         MnemopiSettings,
         OutboxSettings,
         RankingWeights,
@@ -46,6 +49,8 @@ __all__ = [
     "Bank",
     "ConnectionSettings",
     "DeadlineError",
+    "Directive",
+    "Document",
     "ForbiddenError",
     "GarbledError",
     "Item",
@@ -54,9 +59,13 @@ __all__ = [
     "MentalModel",
     "MentalModelSettings",
     "MissingError",
+    "Missions",
     "MnemopiSettings",
+    "Operation",
+    "OutboxEntry",
     "OutboxFullError",
     "OutboxSettings",
+    "OutboxStatus",
     "Outcome",
     "RankingWeights",
     "RateLimitedError",
@@ -80,9 +89,12 @@ _HOMES = {
     "_domain.item": ("Item",),
     "_domain.memory": ("Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
     "_domain.mental_model": ("MentalModel", "Seed"),
+    "_domain.operations": ("Directive", "Document", "Operation"),
+    "_domain.outbox": ("OutboxEntry", "OutboxStatus"),
     "_domain.settings": (
         "ConnectionSettings",
         "MentalModelSettings",
+        "Missions",
         "MnemopiSettings",
         "OutboxSettings",
         "RankingWeights",

@@ -26,17 +26,18 @@ from lorebank._domain.memory import (
     Writer,
 )
 from lorebank._domain.requests import (
-    Change,
     FlushReport,
     Health,
     Integrity,
     Kept,
     ListRequest,
     ReflectRequest,
-    Selection,
     Stats,
 )
-from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups, parse_tags
+from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
+from lorebank._editing import admitted_change, forgettable, selection
+from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, Reach, parse_offset
+from lorebank._joined import Part, join
 from lorebank._mental_models import MentalModelHandle
 from lorebank._twins import Threads, twin
 from lorebank._writing import admit_items
@@ -95,6 +96,39 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def mental_models(self) -> MentalModelHandle:
         """The bank's mental models."""
         return MentalModelHandle(lambda: self.connections, self._scope, self._scoping, self._label)
+
+    @property
+    def documents(self) -> DocumentHandle:
+        """The bank's documents."""
+        return DocumentHandle(self._reach)
+
+    @property
+    def operations(self) -> OperationHandle:
+        """What the server works on for this bank."""
+        return OperationHandle(self._reach)
+
+    @property
+    def directives(self) -> DirectiveHandle:
+        """The standing instructions that the bank's `reflect` follows."""
+        return DirectiveHandle(self._reach)
+
+    @property
+    def outbox(self) -> OutboxHandle:
+        """The bank's writes that have not reached the server yet."""
+        return OutboxHandle(self._reach)
+
+    def joined(self, other: Bank, weight: float = 1.0) -> Bank:
+        """A bank that recalls from this one and another in parallel, as one ranking, the same text once.
+
+        Scores are taken relative to each part's best, times its weight (this one's is 1). A part that is down is named
+        in `result.unavailable`, with the state `partial`. `get` tries all parts; all else, `reflect` too, is this
+        bank's alone. Joining again adds a part. Closing the joined bank closes none of its parts.
+        """
+        if not isinstance(other, Bank):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise UsageError(f"`joined` takes a bank (open_bank()); found {type(other).__name__}")
+        counts = parse.parse_number(weight, "weight", 1e-6, 1e6)
+        connections = join(Part(self.connections, self._scope), Part(other.connections, other.scope, counts))
+        return Bank(connections, self.name, scoping=self._scoping, label=self._label, shared=self._shared)
 
     def named(self, name: str) -> Bank:
         """Another bank on the same connections, with the same scoping, project and shared bank."""
@@ -221,11 +255,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         """One page of the memories, newest first."""
         if state not in ("valid", "invalidated", "all"):
             raise UsageError(f"`state` must be valid, invalidated or all; found {state!r}")
-        if parse.parse_number(offset, "offset", 0, 2**62) != int(offset):
-            raise UsageError(f"`offset` must be a whole number; found {offset!r}")
         kinds = None if types is None else parse.parse_types(types)
-        selection = Selection((), _named(session, "session"), _named(document, "document"), (), parse_filter(tags, tags_match))
-        request = ListRequest(parse.parse_count(limit, "limit"), offset, kinds, state, selection)
+        meant = selection(session=session, document=document, rule=parse_filter(tags, tags_match))
+        request = ListRequest(parse.parse_count(limit, "limit"), parse_offset(offset), kinds, state, meant)
         return self.connections.backend.list(self._scope, request)
 
     def update(
@@ -238,22 +270,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         metadata: Mapping[str, Any] | None = None,
     ) -> Memory:
         """Changes a memory and what was derived from its text; gives it as it is now."""
-        if content is None and importance is None and tags is None and metadata is None:
-            raise UsageError("`update` needs something to change: content, importance, tags or metadata")
-        item = Item(content if content is not None else "unchanged", importance=importance, tags=tags or (), metadata=metadata)
-        settings = self._connections.settings.retain
-        gated = settings if content is not None else settings.model_copy(update={"before_enqueue": None})
-        admitted = admit_items((item,), gated)
-        if admitted.redactions:
-            self._connections.tell(Redacted(self._scope.bank, admitted.redactions))
-        if not admitted.items:
-            raise UsageError(f"`update` was refused: {admitted.rejected[0].reason}")
-        [safe] = admitted.items
-        change = Change(
-            safe.content if content is not None else None,
-            safe.importance,
-            tuple(safe.tags) if tags is not None else None,
-            safe.metadata,
+        change = admitted_change(
+            self._connections, self._scope.bank, content=content, importance=importance, tags=tags, metadata=metadata
         )
         return self.connections.backend.update(self._scope, _id(id), change)
 
@@ -277,15 +295,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
 
         An unknown id raises `MissingError`; filters that match nothing remove nothing. `dry_run=True` only says which.
         """
-        if id is None and session is None and document is None and tags is None:
-            raise UsageError("`forget` needs an id or a filter: session, document or tags. To empty a bank, use `clear`")
-        if id is not None and (session is not None or document is not None or tags is not None):
-            raise UsageError("`forget` takes an id or filters, not both")
-        if tags is not None and not tags:
-            raise UsageError("`tags` is empty: name at least one, or leave it out")
-        ids = () if id is None else (_id(id),)
-        selection = Selection(ids, _named(session, "session"), _named(document, "document"), parse_tags(tags) if tags else ())
-        return self.connections.backend.forget(self._scope, selection, dry_run=dry_run)
+        meant = forgettable(id, session=session, document=document, tags=tags)
+        return self.connections.backend.forget(self._scope, meant, dry_run=dry_run)
 
     def clear(self, *, what: Literal["bank", "local"] = "bank", confirm: str | None = None) -> Removal:
         """Empties the bank that this handle writes to; `confirm` must be its full id. `"local"` drops caches only."""
@@ -299,6 +310,10 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
                 f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant"
             )
         return backend.clear(self._scope)
+
+    def tags(self) -> Mapping[str, int]:
+        """How many memories carry each tag, the most frequent first."""
+        return self.connections.backend.tags(self._scope)
 
     def purge(self) -> str | None:
         """Removes every trace of deleted text from the file; gives why it could not, or `None`."""
@@ -329,8 +344,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if self._owner:
             self._connections.close()
 
-    aretain = twin(retain)
-    awrite = twin(write)
+    aretain = twin(retain, lane="local")
+    awrite = twin(write, lane="local")
     arecall = twin(recall)
     areflect = twin(reflect)
     aexplain = twin(explain)
@@ -340,6 +355,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     ainvalidate = twin(invalidate)
     aforget = twin(forget)
     aclear = twin(clear)
+    atags = twin(tags)
     apurge = twin(purge)
     astats = twin(stats)
     ahealth = twin(health)
@@ -348,7 +364,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
 
     async def aclose(self) -> None:
         """Awaitable form of `close`."""
-        await self.threads.run(self.close)
+        await self.threads.run(self.close, "local")
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
@@ -362,13 +378,13 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def __deepcopy__(self, _memo: object) -> Self:
         return self
 
+    @property
+    def _reach(self) -> Reach:
+        return Reach(lambda: self.connections, self._scope)
+
     def _rule(self, tags: Sequence[str] | None, match: object, groups: Sequence[Mapping[str, Any]] | None) -> TagRule | None:
         """The caller's tag filter; the backend AND-s the scope's."""
         return Scope("", ()).narrowed(parse_filter(tags, match), *parse_tag_groups(groups))
-
-
-def _named(value: object, name: str) -> str | None:
-    return None if value is None else parse.parse_name(value, name)
 
 
 def _id(value: object) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import weakref
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -53,6 +56,9 @@ class Connections:
         self.on_failure: OnFailure = on_failure
         self.threads = Threads("lorebank-verb")
         self.closed = False
+        backend.announce(self.tell)
+        if backend.name == "hindsight":
+            _delivering.add(self)
 
     @property
     def off(self) -> bool:
@@ -83,26 +89,59 @@ class Connections:
         self.__init__(*state)  # type: ignore[misc]
 
 
-def find_backend(url: str | None, settings: AllSettings) -> Backend:
+_delivering: weakref.WeakSet[Connections] = weakref.WeakSet()
+"""Connections to servers: their outboxes may hold writes when the interpreter ends."""
+
+
+@atexit.register
+def _close_all() -> None:
+    """A script that forgets `close()` still delivers, within `close_timeout`; what is left stays in the ledger."""
+    for connections in list(_delivering):
+        with suppress(Exception):
+            connections.close()
+
+
+def find_backend(url: str | None, settings: AllSettings, ledger: str | None = None) -> Backend:
     """The backend of a URL: the argument, else `LOREBANK_URL`, else `HINDSIGHT_API_URL`, else the default file.
 
-    `LOREBANK_URL=off` wins over everything.
+    `ledger` is the URL of the database that a server's outbox lives in. `LOREBANK_URL=off` wins over everything.
     """
-    found = url or os.environ.get("LOREBANK_URL") or os.environ.get("HINDSIGHT_API_URL") or default_url()
+    found = url or os.environ.get("LOREBANK_URL") or _server_url() or default_url()
     scheme = urlsplit(found).scheme.lower()
     if scheme in ("http", "https"):
-        raise UnsupportedError(
-            "this release of lorebank has no Hindsight backend yet: use a sqlite:/// URL, or none for the default file"
+        from lorebank._delivery.backend import OutboxBackend  # httpx and SQLAlchemy load when a bank is opened
+
+        return OutboxBackend(
+            found, settings.connection, settings.retain, settings.outbox, ledger=_checked_ledger(ledger or default_ledger())
         )
+    if ledger is not None:
+        raise UnsupportedError("Mnemopi takes no `ledger`: it writes directly, and keeps its own tables in the bank's database")
     if scheme.startswith("postgresql"):
         raise UnsupportedError(
             "this release of lorebank keeps memories in SQLite only: use a sqlite:/// URL, or none for the default file"
         )
     if scheme != "sqlite":
-        raise UsageError(f"`url` must begin with sqlite:///; found {_without_secrets(found)!r}")
+        raise UsageError(f"`url` must begin with sqlite:///, https:// or http://; found {_without_secrets(found)!r}")
     from lorebank._mnemopi.backend import MnemopiBackend  # SQLAlchemy and numpy load when a bank is opened
 
     return MnemopiBackend(found, settings.mnemopi)
+
+
+def _server_url() -> str | None:
+    """`HINDSIGHT_API_URL`, which names a server and nothing else."""
+    found = os.environ.get("HINDSIGHT_API_URL")
+    if found and urlsplit(found).scheme.lower() not in ("http", "https"):
+        raise UsageError(f"HINDSIGHT_API_URL must begin with https:// or http://; found {_without_secrets(found)!r}")
+    return found
+
+
+def _checked_ledger(ledger: str) -> str:
+    scheme = urlsplit(ledger).scheme.lower()
+    if scheme.startswith("postgresql"):
+        raise UnsupportedError("this release of lorebank keeps its ledger in SQLite only: use a sqlite:/// URL")
+    if not ledger.startswith("sqlite:///"):
+        raise UsageError(f"`ledger` must begin with sqlite:///; found {_without_secrets(ledger)!r}")
+    return ledger
 
 
 def switched_off() -> bool:
@@ -117,6 +156,11 @@ def off() -> Backend:
 def default_url() -> str:
     """The default file, in the user's data directory."""
     return f"sqlite:///{data_folder() / 'memory.db'}"
+
+
+def default_ledger() -> str:
+    """The default ledger, beside the default file."""
+    return f"sqlite:///{data_folder() / 'ledger.db'}"
 
 
 def data_folder() -> Path:

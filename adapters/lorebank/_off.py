@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NoReturn
 
+from lorebank._domain.events import Listener
 from lorebank._domain.requests import FlushReport, Health
 from lorebank._domain.scope import Scope, Scoping, scope_by_bank
 from lorebank.errors import UnavailableError
@@ -18,14 +19,18 @@ class _Off:
         raise UnavailableError(OFF)
 
     list = get = create = update = refresh = history = delete = _refuse
-    retain = recall = reflect = invalidate = forget = clear = purge = stats = check = _refuse
+    retain = recall = reflect = invalidate = forget = clear = purge = stats = check = tags = _refuse
+    retry = cancel = status = requeue = _refuse
 
 
 class OffBackend(_Off):
     """Memory that is switched off."""
 
     name: Literal["mnemopi"] = "mnemopi"
-    models = _Off()
+    models = documents = operations = directives = outbox = _Off()
+
+    def announce(self, tell: Listener) -> None:
+        """Nothing happens."""
 
     def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope:
         return scope_by_bank(base, scoping, label)

@@ -49,25 +49,25 @@ def open_bank(
     mental_models: MentalModelSettings | Given = None,
     mnemopi: MnemopiSettings | Given = None,
 ) -> Bank:
-    """Opens a bank; the file is opened by the first verb.
+    """Opens a bank; the file is opened, or the server asked, by the first verb.
 
-    `url` is `sqlite:///memory.db` for a file of your choice; without one, `LOREBANK_URL`, `HINDSIGHT_API_URL` and the
-    default file in the user's data directory are tried in that order. `LOREBANK_URL=off` switches memory off whatever
-    is passed. `project` (or `"auto"`) with `scoping` parts memories by project; `shared` names a bank that is read
-    beside this one. `on_event` hears what happens on its own. Settings are models or mappings. Raises `UsageError` for
-    bad values.
+    `url` is `sqlite:///memory.db` for a file of your choice, or the address of a Hindsight server; without one,
+    `LOREBANK_URL`, `HINDSIGHT_API_URL` and the default file in the user's data directory are tried in that order.
+    `LOREBANK_URL=off` switches memory off whatever is passed. `api_key` is the server's; without one,
+    `HINDSIGHT_API_KEY` and `HINDSIGHT_API_TOKEN` are tried. `ledger` (a `sqlite:///` URL) is where writes wait for the
+    server; without one, beside the default file. `project` (or `"auto"`) with `scoping` parts memories by project;
+    `shared` names a bank that is read beside this one. `on_event` hears what happens on its own. Settings are models or
+    mappings. Raises `UsageError` for bad values.
 
     >>> bank = open_bank("sqlite:///memory.db", bank="alice")
+    >>> bank = open_bank("https://hindsight.example", bank="alice", api_key="...")
     """
+    _check_places(url, backend, ledger)
     if on_failure not in ("skip", "raise"):
         raise UsageError(f"`on_failure` must be skip or raise; found {on_failure!r}")
-    if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-        raise UsageError(f"`url` must be text; found {type(url).__name__}")
-    if backend is not None and not isinstance(backend, Backend):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"`backend` must have the verbs of `lorebank.seams.Backend`; found {type(backend).__name__}")
     if on_event is not None and not callable(on_event):
         raise UsageError(f"`on_event` must be a function of an event; found {type(on_event).__name__}")
-    _refuse_unknown(completer=completer, embedder=embedder, ledger=ledger)
+    _refuse_unknown(completer=completer, embedder=embedder)
     silent = switched_off()
     label = project_label(None if silent and project == "auto" else project)
     chosen = parse_scoping(None if silent else scoping, label)
@@ -79,19 +79,32 @@ def open_bank(
         MentalModelSettings.parse(mental_models),
         MnemopiSettings.parse(mnemopi),
     )
-    if backend is not None and url is not None:
-        raise UsageError("pass a `url` or a `backend`, not both")
-    found = off() if silent else backend or find_backend(url, settings)
+    found = off() if silent else backend or find_backend(url, settings, ledger)
     connections = Connections(found, settings, (on_event,) if on_event else (), on_failure)
     home = None if shared is None else parse_bank_id(shared, "shared")
     return Bank(connections, parse_bank_id(bank), scoping=chosen, label=label, shared=home)
 
 
+def _check_places(url: object, backend: object, ledger: object) -> None:
+    """Where memories and the ledger are to be: of the right kinds, and not said twice."""
+    for name, value in (("url", url), ("ledger", ledger)):
+        if value is not None and not isinstance(value, str):
+            raise UsageError(f"`{name}` must be text; found {type(value).__name__}")
+    if backend is None:
+        return
+    if not isinstance(backend, Backend):
+        raise UsageError(f"`backend` must have the verbs of `lorebank.seams.Backend`; found {type(backend).__name__}")
+    if url is not None:
+        raise UsageError("pass a `url` or a `backend`, not both")
+    if ledger is not None:
+        raise UnsupportedError("`ledger` is for the backend of a server's URL: give your `backend` its own")
+
+
 def _refuse_unknown(**given: object) -> None:
-    """What Mnemopi has no use for in this release is refused, never silently dropped."""
+    """What this release has no use for is refused, never silently dropped."""
     for name, value in given.items():
         if value is not None:
-            raise UnsupportedError(f"Mnemopi takes no `{name}` in this release: leave it out")
+            raise UnsupportedError(f"this release of lorebank takes no `{name}`: leave it out")
 
 
 def _keyed(settings: ConnectionSettings, api_key: str | SecretStr | None) -> ConnectionSettings:

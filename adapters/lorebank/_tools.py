@@ -23,12 +23,13 @@ from lorebank._domain.toolbook import (
     TOOLBOOK,
     ToolName,
     edit_text,
+    queued_text,
     recall_text,
     reflect_text,
     retain_text,
 )
 from lorebank._twins import Threads, twin
-from lorebank.errors import LorebankError, MissingError, UnavailableError, UsageError
+from lorebank.errors import LorebankError, MissingError, OutboxFullError, UnavailableError, UsageError
 
 logger = logging.getLogger("lorebank")
 T = TypeVar("T")
@@ -107,8 +108,8 @@ class MemoryTools:
         arguments = {"content": content, "importance": importance, "replacement_id": replacement_id}
         return self._guarded("memory_edit", lambda: self._edited(operation, id, arguments))
 
-    aretain = twin(retain)
-    aretain_global = twin(retain_global)
+    aretain = twin(retain, lane="local")
+    aretain_global = twin(retain_global, lane="local")
     arecall = twin(recall)
     areflect = twin(reflect)
     aedit = twin(edit)
@@ -121,7 +122,8 @@ class MemoryTools:
 
     def _retained(self, bank: Bank, items: Sequence[Mapping[str, Any] | BaseModel]) -> ToolReply:
         receipt = bank.write([_without_blanks(item) for item in items], {}, TOOL)
-        bank.connections.tell(Retained(bank.scope.bank, len(receipt.stored), len(receipt.duplicates), len(receipt.rejected)))
+        counts = len(receipt.stored), len(receipt.duplicates), len(receipt.rejected), len(receipt.queued)
+        bank.connections.tell(Retained(bank.scope.bank, *counts))
         return ToolReply(
             retain_text(receipt, bank.backend),
             {"count": len(receipt.stored) + len(receipt.queued), "receipt": _plain_receipt(receipt)},
@@ -132,7 +134,18 @@ class MemoryTools:
         result = self._bank.recall(query)
         self._bank.connections.tell(Recalled(self._bank.scope.bank, len(result), time.perf_counter() - started))
         text = recall_text(result.memories, style=self._bank.backend, now=datetime.now(UTC), ids=self._editable)
-        return ToolReply(text, {"count": len(result), "memories": [plain(memory) for memory in result]})
+        artifact = {"count": len(result), "memories": [plain(memory) for memory in result]}
+        if not (queued := self._queued()):
+            return ToolReply(text, artifact)
+        return ToolReply(f"{text}\n\n{queued_text(queued)}", {**artifact, "queued": queued})
+
+    def _queued(self) -> int:
+        """Writes that are on their way; an outbox that can't be read takes nothing from what was recalled."""
+        try:
+            return self._bank.outbox.status().waiting
+        except LorebankError as error:
+            logger.warning("the outbox of bank %s could not be read: %s", self._bank.name, type(error).__name__)
+            return 0
 
     def _reflected(self, query: str, context: str | None) -> ToolReply:
         answer = self._bank.reflect(query, context=context if context and context.strip() else None)
@@ -175,6 +188,8 @@ def _without_blanks(item: Mapping[str, Any] | BaseModel) -> dict[str, Any]:
 
 def sentence(verb: str, error: LorebankError) -> str:
     """A failure in words for the model; "unavailable" is never told as "nothing known"."""
+    if isinstance(error, OutboxFullError):
+        return f"{verb} was not done: too many writes are waiting for memory already, so nothing was saved. Try again later."
     if isinstance(error, UnavailableError):
         return f"Memory is unavailable right now, so {verb} could not be done. This does not mean that nothing is known."
     if isinstance(error, (UsageError, MissingError)):

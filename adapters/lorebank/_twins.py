@@ -3,6 +3,9 @@
 The core is blocking. `arecall = twin(recall)` makes the awaitable form with the same signature. No event loop is ever
 kept: the same bank works in several loops, one after the other or at once. A cancelled await returns at once; its
 thread goes on to the end of the verb.
+
+Threads come in lanes, each a pool of its own: what waits for a server runs in `remote`, what only touches this machine in
+`local`, so that a server that hangs never keeps a write to the disk waiting.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from lorebank._forks import Forkable, watch_forks
 
@@ -21,42 +24,55 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="HasThreads")
 
+Lane = Literal["remote", "local"]
 WORKERS = 16
+"""Threads of one lane."""
 
 
 class Threads(Forkable):
-    """A bounded pool that is built on first use, and anew in a forked child. Once closed, bodies run at once, in the
-    caller's thread: all they have to say is that their bank is closed.
+    """A bounded pool for each lane, built on first use, and anew in a forked child. Once closed, bodies run at once, in
+    the caller's thread: all they have to say is that their bank is closed.
     """
 
     def __init__(self, name: str, workers: int = WORKERS) -> None:
         self._name, self._workers = name, workers
-        self._pool: ThreadPoolExecutor | None = None
+        self._pools: dict[str, ThreadPoolExecutor] = {}
         self._closed = False
         self._lock = threading.Lock()
         watch_forks(self)
 
-    async def run(self, body: Callable[[], R]) -> R:
-        """Awaits the body's result from a thread, which sees the caller's context variables."""
-        pool = self._opened()
-        return body() if pool is None else await asyncio.wrap_future(pool.submit(copy_context().run, body))
+    async def run(self, body: Callable[[], R], lane: str = "remote") -> R:
+        """Awaits the body's result from a thread of a lane."""
+        return await asyncio.wrap_future(self.submit(body, lane))
+
+    def submit(self, body: Callable[[], R], lane: str = "remote") -> Future[R]:
+        """Starts the body in a thread of a lane; it sees the caller's context variables."""
+        pool = self._opened(lane)
+        if pool is not None:
+            return pool.submit(copy_context().run, body)
+        done: Future[R] = Future()
+        try:
+            done.set_result(body())
+        except Exception as error:  # noqa: BLE001 - a future hands it to whoever asks for the result
+            done.set_exception(error)
+        return done
 
     def close(self) -> None:
         """Lets running bodies end; the pool's threads go with them."""
         with self._lock:
-            pool, self._pool, self._closed = self._pool, None, True
-        if pool is not None:
+            pools, self._pools, self._closed = self._pools, {}, True
+        for pool in pools.values():
             pool.shutdown(wait=False)
 
     def after_fork(self) -> None:
         """The parent's threads did not come along."""
-        self._pool, self._lock = None, threading.Lock()
+        self._pools, self._lock = {}, threading.Lock()
 
-    def _opened(self) -> ThreadPoolExecutor | None:
+    def _opened(self, lane: str) -> ThreadPoolExecutor | None:
         with self._lock:
-            if self._pool is None and not self._closed:
-                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix=self._name)
-            return self._pool
+            if lane not in self._pools and not self._closed:
+                self._pools[lane] = ThreadPoolExecutor(self._workers, thread_name_prefix=f"{self._name}-{lane}")
+            return self._pools.get(lane)
 
 
 class HasThreads(Protocol):
@@ -66,11 +82,11 @@ class HasThreads(Protocol):
     def threads(self) -> Threads: ...
 
 
-def twin(verb: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """The awaitable form of a blocking verb."""
+def twin(verb: Callable[Concatenate[S, P], R], lane: Lane = "remote") -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """The awaitable form of a blocking verb, whose body runs in a lane."""
 
     async def awaited(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.threads.run(functools.partial(verb, self, *args, **kwargs))
+        return await self.threads.run(functools.partial(verb, self, *args, **kwargs), lane)
 
     functools.update_wrapper(awaited, verb)
     awaited.__name__ = f"a{verb.__name__}"

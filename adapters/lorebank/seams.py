@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from lorebank._domain.blocks import fence, render_memories, render_mental_models, strip
-from lorebank._domain.events import Event, Listener, ModelRefreshed, Recalled, Redacted, Retained, Skipped
+from lorebank._domain.events import (
+    BankPrepared,
+    DeadLettered,
+    Event,
+    IgnoredParameters,
+    KeyTakenOver,
+    LedgerMoved,
+    Listener,
+    ModelRefreshed,
+    OutageEnded,
+    OutageStarted,
+    Recalled,
+    Redacted,
+    Retained,
+    Skipped,
+)
 from lorebank._domain.item import Item
 from lorebank._domain.memory import RecallTrace, Writer
 from lorebank._domain.mental_model import MentalModel, Revision
 from lorebank._domain.message import Keep, Line, Message, ToolCall, Transcript, last_turns, project, substantive, user_turns
-from lorebank._domain.ports import AfterTurn, Backend, BankResolver, BeforeTurn, Completer, Embedder, History, MentalModels
+from lorebank._domain.operations import Directive, Document, Operation, OperationState
+from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
+from lorebank._domain.ports import (
+    AfterTurn,
+    Backend,
+    BankResolver,
+    BeforeTurn,
+    Completer,
+    Directives,
+    Documents,
+    Embedder,
+    History,
+    MentalModels,
+    Operations,
+    Outbox,
+)
 from lorebank._domain.query import compose_query
 from lorebank._domain.requests import (
     Change,
@@ -41,19 +71,28 @@ __all__ = [
     "TOOLBOOK",
     "AfterTurn",
     "Backend",
+    "BankPrepared",
     "BankResolver",
     "BeforeTurn",
     "Change",
     "Completer",
+    "DeadLettered",
+    "Directive",
+    "Directives",
+    "Document",
+    "Documents",
     "EditArguments",
     "Embedder",
     "Event",
     "FlushReport",
     "Health",
     "History",
+    "IgnoredParameters",
     "Integrity",
     "Item",
     "Keep",
+    "KeyTakenOver",
+    "LedgerMoved",
     "Line",
     "ListRequest",
     "Listener",
@@ -62,6 +101,14 @@ __all__ = [
     "MentalModels",
     "Message",
     "ModelRefreshed",
+    "Operation",
+    "OperationState",
+    "Operations",
+    "OutageEnded",
+    "OutageStarted",
+    "Outbox",
+    "OutboxEntry",
+    "OutboxStatus",
     "RecallArguments",
     "RecallRequest",
     "RecallTrace",
@@ -73,6 +120,7 @@ __all__ = [
     "Retained",
     "Retrieval",
     "Revision",
+    "RowState",
     "Run",
     "Scope",
     "Selection",

@@ -1,4 +1,13 @@
-"""What users' own tests need: banks that vanish with the test.
+"""What users' own tests need: banks that vanish with the test, and a server that fails on request.
+
+`FaultServer` answers like a small Hindsight from memory, passes on to a real server, or replays recorded exchanges; a
+`Fault` says how matching requests go wrong.
+
+>>> from urllib.request import urlopen
+>>> with FaultServer() as server:
+...     server.fault(Fault(delay=0.01), path="/version$", times=1)
+...     urlopen(f"{server.url}/version").status
+200
 
 Scripted chat models live in `langchain_lorebank.testing` and `llamaindex_lorebank.testing`.
 """
@@ -12,9 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from lorebank._bank import Bank
+from lorebank._faults.fault import Fault
+from lorebank._faults.server import FaultServer
+from lorebank._faults.wire import Request
 from lorebank._open import open_bank
 
-__all__ = ["temporary_bank"]
+__all__ = ["Fault", "FaultServer", "Request", "temporary_bank"]
 
 
 @contextmanager

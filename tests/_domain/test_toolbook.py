@@ -47,6 +47,8 @@ def result_texts() -> dict[str, str]:
         "recall: mnemopi, two": toolbook.recall_text(pair, style="mnemopi", now=NOW),
         "recall: hindsight": toolbook.recall_text(pair, style="hindsight", now=NOW),
         "recall: hindsight with ids": toolbook.recall_text(pair, style="hindsight", now=NOW, ids=True),
+        "recall: one queued": toolbook.queued_text(1),
+        "recall: two queued": toolbook.queued_text(2),
         "reflect query": toolbook.reflect_query("Seat?", None),
         "reflect query: blank context": toolbook.reflect_query("Seat?", "  "),
         "reflect query: context": toolbook.reflect_query("Seat?", " a long flight \n"),

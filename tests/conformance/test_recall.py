@@ -12,15 +12,18 @@ from lorebank import Bank, UsageError
 
 Caller = Callable[..., Any]
 Opener = Callable[..., Bank]
+Told = Callable[..., list[str]]
+Refused = Callable[..., Any]
+FACTS = ("world", "experience")
 
 
 def texts(result: Any) -> list[str]:
     return [memory.text for memory in result]
 
 
-def test_the_best_answer_comes_first(bank: Bank, call: Caller) -> None:
+def test_the_best_answer_comes_first(bank: Bank, call: Caller, told: Told) -> None:
     """Scores fall from the first to the last memory of a result."""
-    call(bank, "retain", ["Ana prefers aisle seats on long flights.", "Ana plays the cello.", "Long flights tire Ben."])
+    told(bank, ["Ana prefers aisle seats on long flights.", "Ana plays the cello.", "Long flights tire Ben."])
     result = call(bank, "recall", "Which seats does Ana prefer on long flights?")
     assert (result.state, result[0].text) == ("found", "Ana prefers aisle seats on long flights.")
     scores = [memory.score for memory in result]
@@ -28,9 +31,9 @@ def test_the_best_answer_comes_first(bank: Bank, call: Caller) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_an_irrelevant_query_finds_nothing(bank: Bank, call: Caller) -> None:
+def test_an_irrelevant_query_finds_nothing(bank: Bank, call: Caller, told: Told) -> None:
     """Memory that knows nothing of it says `nothing`, and is falsy."""
-    call(bank, "retain", "Ana prefers aisle seats.")
+    told(bank, "Ana prefers aisle seats.")
     result = call(bank, "recall", "quantum chromodynamics lattice")
     assert (result.state, result.memories, bool(result), len(result)) == ("nothing", (), False, 0)
 
@@ -41,41 +44,41 @@ def test_an_empty_bank_finds_nothing(bank: Bank, call: Caller) -> None:
     assert call(bank, "list") == ()
 
 
-def test_limit_bounds_the_number_of_memories(bank: Bank, call: Caller) -> None:
+def test_limit_bounds_the_number_of_memories(bank: Bank, call: Caller, told: Told) -> None:
     """At most `limit` memories come back; the setting counts where the call says nothing."""
-    call(bank, "retain", [f"Ana owns cello number {n}." for n in range(12)])
+    told(bank, [f"Ana owns cello number {n}." for n in range(12)])
     assert len(call(bank, "recall", "Ana's cello", limit=3)) == 3
     assert len(call(bank, "recall", "Ana's cello", limit=1)) == 1
     assert len(call(bank, "recall", "Ana's cello")) == 8
 
 
-def test_max_tokens_bounds_the_text(bank: Bank, call: Caller) -> None:
+def test_max_tokens_bounds_the_text(bank: Bank, call: Caller, told: Told) -> None:
     """Memories come whole as long as they fit together: here two of 9 tokens each in 18."""
-    call(bank, "retain", [f"Ana owns the red cello number {n}0." for n in range(5)])
+    told(bank, [f"Ana owns the red cello number {n}0." for n in range(5)])
     result = call(bank, "recall", "Ana's red cello", max_tokens=18)
     assert [(len(memory.text), memory.truncated) for memory in result] == [(33, False), (33, False)]
 
 
-def test_where_not_even_the_best_fits_its_beginning_does(bank: Bank, call: Caller) -> None:
+def test_where_not_even_the_best_fits_its_beginning_does(bank: Bank, call: Caller, told: Told) -> None:
     """An excerpt is marked as such, ends in an ellipsis and keeps to the bound; `get` has the whole text."""
     text = "The cello of Ana " + "is made of old spruce and maple wood " * 20
-    call(bank, "retain", text)
+    told(bank, text)
     (memory,) = call(bank, "recall", "Ana's cello", max_tokens=10)
     assert (memory.truncated, memory.text) == (True, "The cello of Ana is made of old spruce…")
     assert call(bank, "get", memory.id).text == text
 
 
-def test_a_token_counter_of_the_users_own_is_used(opened: Opener, call: Caller) -> None:
+def test_a_token_counter_of_the_users_own_is_used(opened: Opener, call: Caller, told: Told) -> None:
     """`count_tokens` decides what a token is."""
     bank = opened(bank="alice", recall={"count_tokens": lambda text: len(text.split())})
-    call(bank, "retain", ["Ana owns one cello.", "Ana sold one cello.", "Ana lost one cello."])
+    told(bank, ["Ana owns one cello.", "Ana sold one cello.", "Ana lost one cello."])
     assert len(call(bank, "recall", "Ana's cello", max_tokens=8)) == 2
 
 
-def test_types_narrow_the_result(bank: Bank, call: Caller) -> None:
+def test_types_narrow_the_result(bank: Bank, call: Caller, told: Told) -> None:
     """Only the named types are read; observations only when they are named."""
     kinds = ["world", "experience", "observation"]
-    call(bank, "retain", [{"content": f"The cello {kind}.", "type": kind} for kind in kinds])
+    told(bank, [{"content": f"The cello {kind}.", "type": kind} for kind in kinds])
     assert {m.type for m in call(bank, "recall", "cello", types=["experience"])} == {"experience"}
     assert {m.type for m in call(bank, "recall", "cello")} == {"world", "experience"}
     assert {m.type for m in call(bank, "recall", "cello", types=("observation",))} == {"observation"}
@@ -92,29 +95,29 @@ def test_types_narrow_the_result(bank: Bank, call: Caller) -> None:
         ("exact", ["ab"]),
     ],
 )
-def test_tags_match_as_asked(bank: Bank, call: Caller, match: str, expected: list[str]) -> None:
+def test_tags_match_as_asked(bank: Bank, call: Caller, told: Told, match: str, expected: list[str]) -> None:
     """The five ways to match tags, in recall and in list."""
     tagged = {"a": ["a"], "b": ["b"], "ab": ["a", "b"], "c": ["c"], "none": []}
-    call(bank, "retain", [{"content": f"cello {name}case", "tags": tags} for name, tags in tagged.items()])
+    told(bank, [{"content": f"cello {name}case", "tags": tags} for name, tags in tagged.items()])
     wanted = sorted(f"cello {name}case" for name in expected)
     assert sorted(texts(call(bank, "recall", "cello", tags=["a", "b"], tags_match=match))) == wanted
     assert sorted(texts(call(bank, "list", tags=["a", "b"], tags_match=match))) == wanted
 
 
-def test_tag_groups_combine_and_or_not(bank: Bank, call: Caller) -> None:
+def test_tag_groups_combine_and_or_not(bank: Bank, call: Caller, told: Told) -> None:
     """Groups are AND-ed with each other and with `tags`."""
     tagged = {"a": ["a"], "ab": ["a", "b"], "ac": ["a", "c"], "b": ["b"]}
-    call(bank, "retain", [{"content": f"cello {name}case", "tags": tags} for name, tags in tagged.items()])
+    told(bank, [{"content": f"cello {name}case", "tags": tags} for name, tags in tagged.items()])
     groups = [{"or": [{"tags": ["b"]}, {"tags": ["c"]}]}, {"not": {"tags": ["c"]}}]
     assert texts(call(bank, "recall", "cello", tags=["a"], tag_groups=groups)) == ["cello abcase"]
     nested = [{"and": [{"tags": ["a"]}, {"tags": ["a"], "match": "exact"}]}]
     assert texts(call(bank, "recall", "cello", tag_groups=nested)) == ["cello acase"]
 
 
-def test_a_time_phrase_is_read_from_the_querys_moment(bank: Bank, call: Caller) -> None:
+def test_a_time_phrase_is_read_from_the_querys_moment(bank: Bank, call: Caller, told: Told) -> None:
     """`query_timestamp` is the now of "yesterday"."""
     days = {"violin": datetime(2026, 3, 3, 12, tzinfo=UTC), "trumpet": datetime(2026, 3, 9, 12, tzinfo=UTC)}
-    call(bank, "retain", [{"content": f"Ana practised the {what}.", "timestamp": when} for what, when in days.items()])
+    told(bank, [{"content": f"Ana practised the {what}.", "timestamp": when} for what, when in days.items()])
     asked = "What did Ana practise yesterday?"
     assert (
         call(bank, "recall", asked, query_timestamp=datetime(2026, 3, 4, 12, tzinfo=UTC))[0].text == "Ana practised the violin."
@@ -124,22 +127,22 @@ def test_a_time_phrase_is_read_from_the_querys_moment(bank: Bank, call: Caller) 
     )
 
 
-def test_invalidated_memories_are_not_recalled(bank: Bank, call: Caller) -> None:
+def test_invalidated_memories_are_not_recalled(bank: Bank, call: Caller, told: Told) -> None:
     """What is no longer true is kept, but never recalled."""
-    old = call(bank, "retain", "Ana lives in Oslo.").stored[0].id
+    old = told(bank, "Ana lives in Oslo.").stored[0].id
     call(bank, "invalidate", old)
     assert call(bank, "recall", "Where does Ana live?").state == "nothing"
 
 
-def test_the_same_text_is_shown_once(bank: Bank, call: Caller) -> None:
+def test_the_same_text_is_shown_once(bank: Bank, call: Caller, told: Told) -> None:
     """Two memories with one text (here of two sessions) give one line."""
-    call(bank, "retain", [{"content": "Ana plays the cello.", "session": session} for session in ("s1", "s2")])
+    told(bank, [{"content": "Ana plays the cello.", "session": session} for session in ("s1", "s2")])
     assert texts(call(bank, "recall", "Ana's cello")) == ["Ana plays the cello."]
 
 
-def test_explain_tells_how_the_result_came_about(bank: Bank, call: Caller) -> None:
+def test_explain_tells_how_the_result_came_about(bank: Bank, call: Caller, told: Told) -> None:
     """`explain` is a recall with a trace and each memory's signals; a plain recall has neither."""
-    call(bank, "retain", "Ana plays the cello.")
+    told(bank, "Ana plays the cello.")
     plain, explained = call(bank, "recall", "Ana's cello"), call(bank, "explain", "Ana's cello")
     assert (plain.trace, plain[0].signals) == (None, None)
     assert set(explained.trace.terms) == {"ana", "cello"}
@@ -147,25 +150,25 @@ def test_explain_tells_how_the_result_came_about(bank: Bank, call: Caller) -> No
     assert texts(plain) == texts(explained)
 
 
-def test_explain_names_what_the_token_bound_left_out(bank: Bank, call: Caller) -> None:
+def test_explain_names_what_the_token_bound_left_out(bank: Bank, call: Caller, told: Told) -> None:
     """The trace lists the ids that did not fit."""
-    stored = call(bank, "retain", ["Ana plays the cello well.", "Ana plays the cello daily."]).stored
+    stored = told(bank, ["Ana plays the cello well.", "Ana plays the cello daily."]).stored
     result = call(bank, "recall", "Ana's cello", max_tokens=7, explain=True)
     assert {result[0].id, *result.trace.dropped} == {outcome.id for outcome in stored}
     assert len(result.trace.dropped) == 1
 
 
-def test_min_score_keeps_only_what_reaches_it(bank: Bank, call: Caller) -> None:
+def test_min_score_keeps_only_what_reaches_it(bank: Bank, call: Caller, told: Told) -> None:
     """A bound at the best score keeps the best alone; above it, nothing."""
-    call(bank, "retain", ["Ana plays the cello in Oslo.", "Ana sleeps."])
+    told(bank, ["Ana plays the cello in Oslo.", "Ana sleeps."])
     best = call(bank, "recall", "Who plays the cello in Oslo?")[0]
     assert texts(call(bank, "recall", "Who plays the cello in Oslo?", min_score=best.score)) == [best.text]
     assert call(bank, "recall", "Who plays the cello in Oslo?", min_score=best.score + 1).state == "nothing"
 
 
-def test_reflect_answers_from_memories(bank: Bank, call: Caller) -> None:
+def test_reflect_answers_from_memories(bank: Bank, call: Caller, told: Told) -> None:
     """An answer names what it is based on."""
-    call(bank, "retain", "Ana prefers aisle seats.")
+    told(bank, "Ana prefers aisle seats.")
     answer = call(bank, "reflect", "Which seat for Ana?", context="window or aisle")
     assert [memory.text for memory in answer.based_on] == ["Ana prefers aisle seats."]
     assert "Ana prefers aisle seats." in answer.text
@@ -204,9 +207,9 @@ BAD_BOUNDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", [*BAD_FILTERS, *BAD_BOUNDS], ids=lambda options: repr(options)[:40])
-def test_a_bad_option_of_recall_is_refused(bank: Bank, call: Caller, options: dict[str, Any]) -> None:
+def test_a_bad_option_of_recall_is_refused(bank: Bank, call: Caller, told: Told, options: dict[str, Any]) -> None:
     """A wrong option is a `UsageError`, never a wrong answer."""
-    call(bank, "retain", "Ana plays the cello.")
+    told(bank, "Ana plays the cello.")
     with pytest.raises(UsageError):
         call(bank, "recall", "cello", **options)
 

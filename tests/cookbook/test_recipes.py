@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hindsight_server import Hindsight
 
 COOKBOOK = Path(__file__).parents[2] / "cookbook"
 PRINTED = {
@@ -26,6 +27,27 @@ PRINTED = {
         "ana: The code of Ana's bike lock is 4711.",
         "ben: The code of Ben's bike lock is 8822.",
     ],
+    "04_outage_drill.py": [
+        "told: Ana prefers aisle seats. -> queued",
+        "told: Ana's dentist is Femi Okafor. -> queued",
+        "left in the outbox: 0",
+        "-- the server is stopped",
+        "told: Ana moved to Porto. -> queued",
+        "told: Ana is allergic to peanuts. -> queued",
+        "told: Ana drives a red van. -> queued",
+        "told: Ana plays the cello. -> queued",
+        "recall: unavailable, which is not the same as nothing known",
+        "left in the outbox: 4",
+        "-- the server is back",
+        "left in the outbox: 0",
+        "asked: Which seats does Ana prefer? -> Ana prefers aisle seats.",
+        "asked: Who is Ana's dentist? -> Ana's dentist is Femi Okafor.",
+        "asked: Where has Ana moved? -> Ana moved to Porto.",
+        "asked: What is Ana allergic to? -> Ana is allergic to peanuts.",
+        "asked: What van does Ana drive? -> Ana drives a red van.",
+        "asked: What does Ana play? -> Ana plays the cello.",
+        "events: OutageStarted OutageEnded",
+    ],
 }
 
 
@@ -38,6 +60,14 @@ def test_a_recipe_prints_what_happened(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == PRINTED[name]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_outage_drill_runs_on_a_real_server(hindsight: Hindsight, tmp_path: Path) -> None:
+    """The same drill with the line to a real Hindsight server cut in the middle prints the same."""
+    command = [sys.executable, str(COOKBOOK / "04_outage_drill.py"), "--url", hindsight.url]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == PRINTED["04_outage_drill.py"]
 
 
 def test_the_index_lists_every_recipe() -> None:

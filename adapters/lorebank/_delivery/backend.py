@@ -54,7 +54,7 @@ class OutboxBackend(Forkable):
         self.ledger = Ledger(place, moved=self._moved, synchronous="full" if outbox.durable else "off")
         self.server = HindsightBackend(url, connection, retain)
         self.route = Route(self.server.route, self.server.key_digest)
-        self.server.keep_missions(LedgerMissions(self.ledger, self.route))
+        self.server.missions_known = LedgerMissions(self.ledger, self.route)
         deadline = connection.retain_timeout + connection.timeout
         self.sender = Sender(self.ledger, self.server, self.route, outbox, deadline=deadline, tell=self._told)
         self.models, self.documents = self.server.models, self.server.documents
@@ -156,8 +156,7 @@ class OutboxBackend(Forkable):
         if waiting:
             self.sender.hurry(1)
             try:
-                while waiting and (rest := until - time.monotonic()) > 0:
-                    self.sender.wait(min(rest, 1.0))
+                while waiting and (rest := until - time.monotonic()) > 0 and self.sender.wait(min(rest, 1.0)):
                     waiting = count()
             finally:
                 self.sender.hurry(-1)

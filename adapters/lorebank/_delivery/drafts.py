@@ -21,19 +21,23 @@ def draft(item: Item, scope: Scope, settings: RetainSettings, now: float) -> Dra
     """
     body = item_body(item, scope, settings, now=datetime.fromtimestamp(now, UTC))
     append = body["update_mode"] == "append"
-    told = {name: value for name, value in body.items() if name != "timestamp" or item.timestamp is not None}
-    alike = {name: value for name, value in told.items() if name != "content"}
+    when = None if item.timestamp is not None else body.pop("timestamp")
+    said = _json(body)
     return Draft(
         bank=scope.bank,
         document=body["document_id"],
-        body=json.dumps(body, ensure_ascii=False, separators=(",", ":")),
-        digest=_digest(told),
+        body=said if when is None else f'{said[:-1]},"timestamp":"{when}"}}',
+        digest=_digest(said),
         solo=item.document_id is not None,
-        fold=_digest(alike) if append else None,
+        fold=_digest(_json({**body, "content": ""})) if append else None,
         session=item.session,
         repeatable=not append,
     )
 
 
-def _digest(value: object) -> str:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

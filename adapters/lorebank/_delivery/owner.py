@@ -14,8 +14,8 @@ def own_name() -> str:
 
 def is_gone(owner: str) -> bool:
     """Whether the owner's process has certainly ended; `False` where that can't be told (another machine)."""
-    node, process, _ = owner.split("|")
-    if node != platform.node() or os.name == "nt":
+    node, _, process = owner.rpartition("|")[0].rpartition("|")
+    if node != platform.node() or os.name == "nt" or not process.isdecimal():
         return False
     try:
         os.kill(int(process), 0)

@@ -59,8 +59,8 @@ class Removing:
         places = self._matching(scope, self._located(scope, selection))
         if dry_run:
             return self._with_rows(self._server.forget(scope, selection, dry_run=True), self._names(places))
-        rows = self._without(scope, places)
-        return self._with_rows(self._server.forget(scope, selection, dry_run=False), rows)
+        taken = self._without(scope, places)
+        return self._with_rows(self._server.forget(scope, selection, dry_run=False), taken)
 
     def clear(self, scope: Scope) -> Removal:
         """Empties the scope's bank, here and on the server."""
@@ -164,6 +164,7 @@ class Removing:
         if operation.state == "completed":
             if row["state"] == "sealed":
                 settling.accepted(connection, claim, self._route, time.time())
+            settling.retried(connection, claim, time.time())  # one that failed here was tried again by somebody else
             settling.completed(connection, claim, self._route, time.time(), (operation.items, operation.tokens))
             return []
         chosen = [seq for seq in rows if seq in places]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import random
 import threading
 import time
@@ -103,7 +104,7 @@ class Sender:
                 return
             signals.woken = True
             signals.changed.notify_all()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, args=(signals,), name="lorebank-sender", daemon=True)
                 self._thread.start()
 
@@ -115,12 +116,13 @@ class Sender:
         if self._thread is None or signals.urgent or signals.fresh >= self._settings.batch_rows or not soon:
             self.wake()
 
-    def wait(self, seconds: float) -> None:
-        """Waits until the sender has done something, `seconds` at most."""
+    def wait(self, seconds: float) -> bool:
+        """Waits until the sender has done something, `seconds` at most; gives whether it may still do more."""
         signals = self._signals
         with signals.changed:
             before = signals.cycles
             signals.changed.wait_for(lambda: signals.cycles != before or signals.stopped, seconds)
+            return not signals.stopped
 
     def hurry(self, more: int) -> None:
         """While somebody hurries it (+1, later -1), the sender waits for no company and rests only shortly."""
@@ -140,7 +142,7 @@ class Sender:
     def _run(self, signals: _Signals) -> None:
         while not signals.stopped:
             with signals.changed:
-                signals.woken = False
+                signals.woken, signals.planned = False, math.inf  # unknown: who writes meanwhile, wakes
             busy, pause = self._cycle(signals)
             with signals.changed:
                 signals.cycles += 1
@@ -161,7 +163,9 @@ class Sender:
                 return False, rest
             if not urgent and not full and (idle := self._idle()) > 0:
                 return False, idle
-            busy = self._send(urgent=urgent) | self._ask(urgent=urgent)
+            busy = self._send(urgent=urgent)
+            if not self._resting(urgent=urgent):
+                busy |= self._ask(urgent=urgent)
             return busy, max(self._idle(), 0.01)
         except LorebankError as error:
             logger.warning("the outbox can't be worked on: %s", type(error).__name__)
@@ -187,6 +191,7 @@ class Sender:
         if isinstance(error, RefusedError) and not isinstance(error, ForbiddenError):
             bad = rejected_items(error)
             self._dead(claim, self._ledger.write(lambda c: settling.refused(c, claim, bad, reason, time.time())), reason)
+            self._change(claim, self._ledger.write(lambda c: settling.answered(c, self._route, time.time())))
         else:
             self._trouble(claim, error, urgent=urgent)
 
@@ -244,7 +249,7 @@ class Sender:
         """Whether a batch whose operation the server no longer knows was carried out: sending an append again would double
         it. What was sent several times is taken for done.
         """
-        if claim.retries >= settling.SERVER_RETRIES:
+        if claim.losses >= settling.SERVER_RETRIES:
             return True
         items = json.loads(claim.body)["items"]
         appends = [item for item in items if item.get("update_mode") == "append"]
@@ -271,13 +276,13 @@ class Sender:
         rest = state.rest_until - time.time()
         if rest > self._longest:
             return 0.0  # the clock was set back
-        shortened = urgent and not state.asked and not state.refused
-        return min(rest, URGENT_REST) if shortened and rest > URGENT_REST else rest
+        shortened = urgent and not state.asked and not state.refused and rest > URGENT_REST
+        return 0.0 if shortened else max(rest, 0.0)  # who hurries tries at once, and then at short intervals
 
     def _idle(self) -> float:
-        """Seconds until something is due; none or less when it is."""
-        due = self._ledger.read(lambda c: next_due(c, self._route, self.terms))
-        return LONGEST_SLEEP if due is None else min(due - time.time(), LONGEST_SLEEP)
+        """Seconds until something is due; none when it is."""
+        due = self._ledger.read(lambda c: next_due(c, self._route, self.terms, time.time()))
+        return LONGEST_SLEEP if due is None else min(due, LONGEST_SLEEP)
 
     def _chores(self) -> None:
         """Once a minute: claims of the dead, rows of an old key, rows that have waited for too long."""

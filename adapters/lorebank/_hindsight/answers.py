@@ -1,274 +1,258 @@
-"""What the server answers, read. Tolerant of fields we don't know and of optional ones that are absent (servers before 1.0
-leave nulls out); strict about what we need: an answer without it is no answer.
+"""What the server answers, as pydantic models: strict about what is needed, tolerant of the rest. Pure.
+
+Servers before 1.0 leave out what later ones send as null, and lists and single memories spell some names differently; both
+readings end in the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal, TypeVar
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from lorebank._domain.memory import Memory, MemoryType
+from lorebank._domain.memory import TYPES, Memory
 from lorebank._domain.mental_model import MentalModel, Revision
 from lorebank._domain.operations import Directive, Document, Operation, OperationState
-from lorebank._hindsight.faults import garbled
+from lorebank._hindsight.wire import SESSION, SPEAKER
+from lorebank.errors import GarbledError
 
-M = TypeVar("M", bound="Answer")
 SUPERSEDED = "superseded by "
-"""How the reason of an invalidation names the memory that is true now."""
-_OURS = ("session_id", "speaker")
+"""How the reason of an invalidation begins that names a replacement."""
+
+
+def _utc(value: datetime | None) -> datetime | None:
+    if value is None:
+        return None
+    return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _listed(value: object) -> object:
+    """A list; lists of memories give entities as one text with commas."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return () if value is None else value
+
+
+def _mapped(value: object) -> object:
+    return {} if value is None else value
+
+
+Moment = Annotated[datetime | None, AfterValidator(_utc)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Texted = Annotated[dict[str, Any], BeforeValidator(_mapped)]
 
 
 class Answer(BaseModel):
-    """What all answers share."""
+    """What all answers share: unknown fields are passed over."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def read(kind: type[M], call: str, body: Any) -> M:
-    """An answer of the expected shape; `GarbledError` for any other."""
+Model = TypeVar("Model", bound=Answer)
+
+
+def read(kind: type[Model], value: object) -> Model:
+    """The answer as `kind`; `GarbledError` says which field is wrong, never what it holds."""
     try:
-        return kind.model_validate(body)
+        return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
-        raise garbled(call, f"JSON of another shape ({where}: {first['msg']})") from None
+        raise GarbledError(
+            f"the server's answer is not the {kind.__name__} that was asked for ({where}: {first['type']}): "
+            "check the URL, and that the server is Hindsight 0.9.1 or later"
+        ) from None
 
 
 class Scores(Answer):
-    """How a result was ranked; an arm that did not find it says nothing."""
+    """Why a memory was found: `final` orders, the others are the arms' own."""
 
     final: float | None = None
+    reranker: float | None = None
     semantic: float | None = None
     keyword: float | None = None
-    reranker: float | None = None
+
+    def signals(self) -> dict[str, float]:
+        """The arms that have found it."""
+        return {name: value for name, value in self if value is not None}
 
 
-class Fact(Answer):
-    """A memory, as recall, reflect, get and list say it."""
+class Unit(Answer):
+    """A memory."""
 
     id: str
     text: str
-    type: MemoryType = Field(default="world", validation_alias=AliasChoices("type", "fact_type"))
+    type: str = Field(validation_alias=AliasChoices("type", "fact_type"))
     context: str | None = None
-    tags: tuple[str, ...] = ()
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    entities: tuple[str, ...] = ()
     document_id: str | None = None
-    mentioned_at: datetime | None = None
-    occurred_start: datetime | None = None
-    occurred_end: datetime | None = None
-    invalidated_at: datetime | None = None
+    entities: Texts = ()
+    tags: Texts = ()
+    metadata: Texted = Field(default_factory=dict)
+    mentioned_at: Moment = None
+    occurred_start: Moment = None
+    occurred_end: Moment = None
+    state: str | None = None
     invalidation_reason: str | None = None
-    state: Literal["valid", "invalidated"] = "valid"
+    invalidated_at: Moment = None
     proof_count: int | None = None
-    source_fact_ids: tuple[str, ...] = ()
     scores: Scores | None = None
+    sources: Texts = Field(default=(), validation_alias=AliasChoices("source_fact_ids", "source_memory_ids"))
 
-    @field_validator("entities", mode="before")
-    @classmethod
-    def _entities(cls, value: object) -> object:
-        """Lists say entities as one text."""
-        if isinstance(value, str):
-            return tuple(name.strip() for name in value.split(",") if name.strip())
-        return value or ()
+    @property
+    def known(self) -> bool:
+        """Whether its type is one of those that lorebank knows."""
+        return self.type in TYPES
 
-    @field_validator("tags", "metadata", "source_fact_ids", mode="before")
-    @classmethod
-    def _absent(cls, value: object, info: Any) -> object:
-        return ({} if info.field_name == "metadata" else ()) if value is None else value
+    @property
+    def session(self) -> str | None:
+        return self.metadata.get(SESSION)
 
-    def memory(self, bank: str, *, explain: bool = False, sources: Mapping[str, Fact] | None = None) -> Memory:
-        """The memory in our words."""
-        metadata = {key: value for key, value in self.metadata.items() if key not in _OURS}
-        if sources and self.source_fact_ids:
-            metadata["source_facts"] = [sources[each].text for each in self.source_fact_ids if each in sources]
-        reason = self.invalidation_reason or ""
+    @property
+    def kept(self) -> bool:
+        """Whether it is valid."""
+        return self.state != "invalidated"
+
+    def memory(self, bank: str, *, explain: bool = False) -> Memory:
+        """The memory as users read it."""
+        if not self.known:
+            raise GarbledError(f"memory {self.id!r} has the type {self.type!r}; known are {', '.join(TYPES)}")
+        metadata = {name: value for name, value in self.metadata.items() if name not in (SESSION, SPEAKER)}
         return Memory(
-            id=self.id,
-            text=self.text,
-            type=self.type,
-            tags=self.tags,
-            metadata=metadata,
-            score=self.scores.final if self.scores else None,
+            self.id,
+            self.text,
+            cast("Any", self.type),
+            self.tags,
+            metadata,
+            None if self.scores is None else self.scores.final,
             context=self.context or None,
             document_id=self.document_id,
-            session=self.metadata.get("session_id"),
-            speaker=self.metadata.get("speaker"),
+            session=self.session,
+            speaker=self.metadata.get(SPEAKER),
             entities=self.entities,
             mentioned_at=self.mentioned_at,
             occurred_start=self.occurred_start,
             occurred_end=self.occurred_end,
-            invalidated_at=self.invalidated_at,
-            superseded_by=reason.removeprefix(SUPERSEDED) if reason.startswith(SUPERSEDED) else None,
-            evidence=self.proof_count or 1,
+            invalidated_at=self.invalidated_at if self.state == "invalidated" else None,
+            superseded_by=replacement_of(self.invalidation_reason),
+            evidence=max(1, self.proof_count or len(self.sources)),
             bank=bank,
-            signals=self._signals() if explain else None,
+            signals=self.scores.signals() if explain and self.scores is not None else None,
+            backend="hindsight",
         )
 
-    def _signals(self) -> dict[str, float]:
-        found = self.scores.model_dump() if self.scores else {}
-        return {name: value for name, value in found.items() if value is not None}
+
+_REASON = re.compile(f"{SUPERSEDED}([0-9a-f-]{{36}})")
 
 
-class Recalled(Answer):
-    """The results of a search, best first."""
-
-    results: tuple[Fact, ...]
-    source_facts: dict[str, Fact] = Field(default_factory=dict)
-
-    @field_validator("source_facts", mode="before")
-    @classmethod
-    def _absent(cls, value: object) -> object:
-        return value or {}
+def replacement_of(reason: str | None) -> str | None:
+    """The memory that a reason names as the one that holds the truth now."""
+    found = _REASON.match(reason or "")
+    return found[1] if found else None
 
 
-class Page(Answer):
-    """One page of memories; servers before 1.0 say no `total` in some lists."""
+class Recall(Answer):
+    """Ranked memories, best first; `source_facts` are those that observations were concluded from."""
 
-    items: tuple[Fact, ...]
+    results: tuple[Unit, ...]
+    source_facts: Annotated[dict[str, Unit], BeforeValidator(_mapped)] = Field(default_factory=dict)
+
+
+class Units(Answer):
+    """A page of memories."""
+
+    items: tuple[Unit, ...]
     total: int | None = None
 
 
-class Based(Answer):
+class Cited(Answer):
+    """A mental model that a reflection rests on."""
+
+    id: str
+
+
+class BasedOn(Answer):
     """What a reflection rests on."""
 
-    memories: tuple[Fact, ...] = ()
+    memories: tuple[Unit, ...] = ()
+    mental_models: tuple[Cited, ...] = ()
 
 
-class Reflected(Answer):
-    """An answer drawn from memory."""
+class Reflect(Answer):
+    """A synthesised answer."""
 
     text: str
-    based_on: Based | None = None
+    based_on: BasedOn | None = None
     structured_output: dict[str, Any] | None = None
+    structured_output_error: str | None = None
 
 
-class Taken(Answer):
-    """A retain that was queued."""
+class Retained(Answer):
+    """An acknowledged write."""
 
     operation_id: str
 
 
-class OperationAnswer(Answer):
-    """An operation, single or listed: servers differ in the names."""
+class Work(Answer):
+    """An operation, single or in a list."""
 
     id: str = Field(validation_alias=AliasChoices("operation_id", "id"))
     status: OperationState
     kind: str | None = Field(default=None, validation_alias=AliasChoices("operation_type", "task_type"))
     error_message: str | None = None
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
-    completed_at: datetime | None = None
+    created_at: Moment = None
+    updated_at: Moment = None
+    completed_at: Moment = None
     items_count: int | None = None
-    result_metadata: dict[str, Any] | None = None
-    details: dict[str, Any] | None = None
+    result_metadata: Texted = Field(default_factory=dict)
+    details: Texted = Field(default_factory=dict)
 
     def operation(self) -> Operation:
-        """The operation in our words."""
-        counts = self.result_metadata or {}
+        """The operation as users read it."""
+        counted = self.result_metadata
         return Operation(
-            id=self.id,
-            state=self.status,
-            kind=self.kind,
-            reason=self.error_message,
-            created_at=self.created_at,
-            updated_at=self.updated_at,
-            completed_at=self.completed_at,
-            items=self.items_count if self.items_count is not None else counts.get("items_count"),
-            tokens=counts.get("total_tokens"),
-            outcome=(self.details or {}).get("outcome"),
+            self.id,
+            self.status,
+            self.kind,
+            self.error_message or self.details.get("failure_reason") or counted.get("failure_reason"),
+            self.created_at,
+            self.updated_at,
+            self.completed_at,
+            items=_whole(counted.get("items_count", self.items_count)),
+            tokens=_whole(counted.get("total_tokens")),
+            outcome=self.details.get("outcome") or counted.get("outcome"),
         )
 
 
-class OperationList(Answer):
-    operations: tuple[OperationAnswer, ...]
-    total: int | None = None
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
-class Model(Answer):
-    """A mental model. Lists say the content only when asked for it."""
+class Works(Answer):
+    """A page of operations."""
 
-    id: str
-    name: str
-    source_query: str | None = None
-    content: str | None = None
-    tags: tuple[str, ...] = ()
-    max_tokens: int | None = None
-    trigger: dict[str, Any] | None = None
-    last_refreshed_at: datetime | None = None
-    created_at: datetime | None = None
-    reflect_response: dict[str, Any] | None = None
-
-    @field_validator("tags", mode="before")
-    @classmethod
-    def _absent(cls, value: object) -> object:
-        return value or ()
-
-    def model(self) -> MentalModel:
-        """The mental model in our words."""
-        return MentalModel(
-            id=self.id,
-            name=self.name,
-            source_query=self.source_query or "",
-            content=(self.content or "").strip(),
-            tags=self.tags,
-            max_tokens=self.max_tokens or 0,
-            trigger="full" if (self.trigger or {}).get("mode") == "full" else "delta",
-            refreshed_at=self.last_refreshed_at if self.content else None,
-            based_on=self._based_on(),
-        )
-
-    def _based_on(self) -> tuple[str, ...]:
-        groups: Any = (self.reflect_response or {}).get("based_on") or {}
-        facts = [fact for name in ("world", "experience", "observation") for fact in groups.get(name) or ()]
-        return tuple(fact["id"] for fact in facts if isinstance(fact.get("id"), str))
+    operations: tuple[Work, ...]
 
 
-class ModelList(Answer):
-    items: tuple[Model, ...]
-    total: int | None = None
-
-
-class ModelStarted(Answer):
-    mental_model_id: str | None = None
-    operation_id: str | None = None
-
-
-class Former(Answer):
-    """What a mental model said before a change."""
-
-    previous_content: str | None = None
-    changed_at: datetime = Field(validation_alias=AliasChoices("changed_at", "created_at", "replaced_at", "updated_at"))
-
-    def revision(self) -> Revision:
-        return Revision((self.previous_content or "").strip(), self.changed_at)
-
-
-class DocumentAnswer(Answer):
-    """A document; lists don't say its text."""
+class Paper(Answer):
+    """A document, single or in a list."""
 
     id: str
-    tags: tuple[str, ...] = ()
-    document_metadata: dict[str, Any] | None = None
+    tags: Texts = ()
+    document_metadata: Texted = Field(default_factory=dict)
     memory_unit_count: int = 0
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
+    created_at: Moment = None
+    updated_at: Moment = None
     original_text: str | None = None
 
-    @field_validator("tags", mode="before")
-    @classmethod
-    def _absent(cls, value: object) -> object:
-        return value or ()
-
     def document(self) -> Document:
-        """The document in our words."""
+        """The document as users read it."""
         return Document(
             self.id,
             self.tags,
-            self.document_metadata or {},
+            self.document_metadata,
             self.memory_unit_count,
             self.created_at,
             self.updated_at,
@@ -276,74 +260,151 @@ class DocumentAnswer(Answer):
         )
 
 
-class DocumentList(Answer):
-    items: tuple[DocumentAnswer, ...]
+class Papers(Answer):
+    """A page of documents."""
+
+    items: tuple[Paper, ...]
     total: int | None = None
 
 
-class DirectiveAnswer(Answer):
+class Standing(Answer):
+    """A directive."""
+
     id: str
     name: str
     content: str
     priority: int = 0
     is_active: bool = True
-    tags: tuple[str, ...] = ()
-
-    @field_validator("tags", mode="before")
-    @classmethod
-    def _absent(cls, value: object) -> object:
-        return value or ()
+    tags: Texts = ()
 
     def directive(self) -> Directive:
-        """The directive in our words."""
+        """The directive as users read it."""
         return Directive(self.id, self.name, self.content, self.priority, self.is_active, self.tags)
 
 
-class DirectiveList(Answer):
-    items: tuple[DirectiveAnswer, ...]
+class Standings(Answer):
+    """A page of directives; servers before 1.0 give all of them at once and no total."""
+
+    items: tuple[Standing, ...]
+    total: int | None = None
 
 
 class TagCount(Answer):
+    """How many memories carry a tag."""
+
     tag: str
     count: int
 
 
-class TagList(Answer):
+class TagCounts(Answer):
+    """A page of tags."""
+
     items: tuple[TagCount, ...]
     total: int | None = None
 
 
-class StatsAnswer(Answer):
-    """Counts of a bank."""
+class Curated(Answer):
+    """A mental model. What was not asked for is null."""
 
-    total_nodes: int = 0
-    total_documents: int = 0
-    nodes_by_fact_type: dict[str, int] = Field(default_factory=dict)
-    pending_operations: int = 0
-    failed_operations: int = 0
-    failed_consolidation: int = 0
-    total_observations: int = 0
+    id: str
+    name: str
+    source_query: str | None = None
+    content: str | None = None
+    tags: Texts = ()
+    max_tokens: int | None = None
+    trigger: Texted = Field(default_factory=dict)
+    last_refreshed_at: Moment = None
+    created_at: Moment = None
+    reflect_response: Texted = Field(default_factory=dict)
+
+    def model(self) -> MentalModel:
+        """The mental model as users read it."""
+        refreshed = self.last_refreshed_at if self.last_refreshed_at != self.created_at else None
+        return MentalModel(
+            self.id,
+            self.name,
+            self.source_query or "",
+            self.content or "",
+            self.tags,
+            self.max_tokens or 2048,
+            "delta" if self.trigger.get("mode") == "delta" else "full",
+            refreshed,
+            self.cited(),
+        )
+
+    def cited(self) -> tuple[str, ...]:
+        """The ids of the memories that its content was made from."""
+        kinds: Mapping[str, Any] = self.reflect_response.get("based_on") or {}
+        return tuple(dict.fromkeys(each["id"] for kind in TYPES for each in kinds.get(kind) or () if "id" in each))
 
 
-class BankRow(Answer):
-    bank_id: str
+class Curation(Answer):
+    """A page of mental models."""
 
-
-class BankList(Answer):
-    banks: tuple[BankRow, ...]
+    items: tuple[Curated, ...]
     total: int | None = None
 
 
-class ConfigAnswer(Answer):
-    """A bank's settings: what was set for it alone."""
+class Begun(Answer):
+    """An operation that was begun; servers may answer without one."""
 
-    overrides: dict[str, Any] = Field(default_factory=dict)
+    operation_id: str | None = None
 
 
-class VersionAnswer(Answer):
+class Former(Answer):
+    """What a mental model said before."""
+
+    previous_content: str | None = None
+    changed_at: Moment = None
+
+    def revision(self) -> Revision | None:
+        """The revision as users read it; nothing where it said nothing."""
+        if not self.previous_content or self.changed_at is None:
+            return None
+        return Revision(self.previous_content, self.changed_at)
+
+
+class Formers(Answer):
+    """The whole history of a mental model, newest first."""
+
+    revisions: tuple[Former, ...]
+
+
+class Counts(Answer):
+    """A bank's numbers."""
+
+    total_nodes: int
+    nodes_by_fact_type: Annotated[dict[str, int], BeforeValidator(_mapped)] = Field(default_factory=dict)
+    failed_operations: int = 0
+    failed_consolidation: int = 0
+
+
+class Config(Answer):
+    """A bank's settings as they apply, and those of its own."""
+
+    config: dict[str, Any]
+    overrides: Texted = Field(default_factory=dict)
+
+
+class BankName(Answer):
+    """A bank in the list of all."""
+
+    bank_id: str
+
+
+class Banks(Answer):
+    """A page of banks."""
+
+    banks: tuple[BankName, ...]
+    total: int | None = None
+
+
+class Version(Answer):
+    """What the server is."""
+
     api_version: str
 
-
-def memories(facts: Sequence[Fact], bank: str) -> tuple[Memory, ...]:
-    """Facts in our words."""
-    return tuple(fact.memory(bank) for fact in facts)
+    def number(self) -> tuple[int, int]:
+        """Major and minor; a text that says neither counts as 1.1."""
+        found = re.match(r"(\d+)\.(\d+)", self.api_version)
+        return (int(found[1]), int(found[2])) if found else (1, 1)

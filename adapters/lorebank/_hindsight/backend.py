@@ -1,16 +1,15 @@
-"""The server's verbs, asked directly. Writing goes another way: through the outbox."""
+"""The server backend: the port's verbs over Hindsight's HTTP API. Writes are delivered by the outbox, which wraps this."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import Literal
-from urllib.parse import quote
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from lorebank._domain.events import Event, IgnoredParameters, Listener
+from lorebank._domain.events import Listener
 from lorebank._domain.memory import Memory, RecallResult, Reflection, Removal
-from lorebank._domain.operations import Document, Operation
+from lorebank._domain.operations import Operation
 from lorebank._domain.requests import (
     Change,
     Health,
@@ -23,257 +22,170 @@ from lorebank._domain.requests import (
 )
 from lorebank._domain.scope import Scope, Scoping, scope_by_tag
 from lorebank._domain.settings import ConnectionSettings, RetainSettings
-from lorebank._hindsight.answers import BankList, ModelList, StatsAnswer, TagList, Taken, read
-from lorebank._hindsight.banks import MissionBook, Preparing
-from lorebank._hindsight.client import Client, root
-from lorebank._hindsight.handles import DirectiveCalls, DocumentCalls, OperationCalls
-from lorebank._hindsight.memories import MemoryCalls
-from lorebank._hindsight.models import ModelCalls
-from lorebank.errors import LorebankError, MissingError, UnavailableError
+from lorebank._hindsight import asking, documents, editing, memories, recall, removal, upkeep
+from lorebank._hindsight.answers import Banks, Paper, Retained
+from lorebank._hindsight.missions import Bootstrap, MissionBook
+from lorebank._hindsight.models import ModelHandle
+from lorebank._hindsight.server import BANKS, Server, at
+from lorebank._hindsight.transport import Call
+from lorebank.errors import LorebankError, MissingError
 
-BEYOND = ("the server's backups and copies", "the host's own checkpoints and histories")
-RETAINS = ("batch_retain", "retain")
 LOOK = 0.1
+"""Seconds between two looks at a bank that is awaited."""
+RETAINING = ("batch_retain", "retain")
 
 
 class HindsightBackend:
-    """One server. Safe for threads; nothing is asked before the first verb."""
+    """Memories on a Hindsight server. Threads share it; nothing is asked before the first verb."""
 
     name: Literal["hindsight"] = "hindsight"
 
-    def __init__(self, url: str, connection: ConnectionSettings, retain: RetainSettings, *, version: str = "0") -> None:
-        self._client = Client(url, connection, version=version)
-        self._connection = connection
-        self._tell: Listener = _nobody
-        self._client.transport.ignored = self._ignored
-        self._preparing = Preparing(self._client, retain.missions, self._told)
-        self._memories = MemoryCalls(self._client)
-        self.models = ModelCalls(self._client, self.prepare)
-        self.documents = DocumentCalls(self._client)
-        self.operations = OperationCalls(self._client)
-        self.directives = DirectiveCalls(self._client)
+    def __init__(
+        self,
+        url: str,
+        connection: ConnectionSettings,
+        retain: RetainSettings,
+        *,
+        missions_known: MissionBook | None = None,
+    ) -> None:
+        from lorebank import __version__
+
+        self._given = url, connection, retain
+        self._server = Server(url, connection, version=__version__)
+        self._bootstrap = Bootstrap(self._server, retain)
+        self._bootstrap.book = missions_known
+        self.route = self._server.transport.base
+        self.key_digest = _digest(connection)
+        self.models = ModelHandle(self._server, self.prepare)
+        self.documents = documents.DocumentHandle(self._server)
+        self.operations = documents.OperationHandle(self._server)
+        self.directives = documents.DirectiveHandle(self._server, self.prepare)
 
     @property
-    def route(self) -> str:
-        """The server's address."""
-        return self._client.transport.base
+    def missions_known(self) -> MissionBook | None:
+        """Where it is kept what missions banks were told."""
+        return self._bootstrap.book
 
-    @property
-    def key_digest(self) -> str:
-        """What tells keys apart without holding one; empty without a key."""
-        key = self._connection.api_key
-        return "" if key is None else hashlib.sha256(key.get_secret_value().encode()).hexdigest()[:16]
+    @missions_known.setter
+    def missions_known(self, book: MissionBook | None) -> None:
+        self._bootstrap.book = book
 
     def announce(self, tell: Listener) -> None:
-        self._tell = tell
-
-    def keep_missions(self, book: MissionBook) -> None:
-        """From now on, changed missions are told from untouched ones by this book."""
-        self._preparing.book = book
+        """From now on, events go there."""
+        self._server.tell = tell
 
     def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope:
         return scope_by_tag(base, scoping, label)
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
-        return self._memories.recall(scope, request)
+        return recall.recall(self._server, scope, request)
 
     def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
-        self.prepare(scope.bank)
-        return self._memories.reflect(scope, request)
+        asking.reflect_body(request, scope.narrowed(request.recall.rule))  # refuses what can't be asked, before any call
+        self.prepare(scope.bank, project=bool(scope.stamp))
+        return recall.reflect(self._server, scope, request)
 
     def get(self, scope: Scope, memory_id: str) -> Memory:
-        return self._memories.get(scope, memory_id)
+        return memories.find(self._server, scope, memory_id, scope.searched).memory()
 
     def list(self, scope: Scope, request: ListRequest) -> tuple[Memory, ...]:
-        return self._memories.list(scope, request)
+        return memories.page(self._server, scope, request)
 
     def update(self, scope: Scope, memory_id: str, change: Change) -> Memory:
-        return self._memories.update(scope, memory_id, change)
+        return editing.update(self._server, scope, memory_id, change)
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
-        return self._memories.invalidate(scope, memory_id, replacement)
+        return editing.invalidate(self._server, scope, memory_id, replacement)
 
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
-        """Deletes the documents that match; a memory that shares its document with others is invalidated instead."""
-        if selection.ids:
-            return self._forget_one(scope, selection.ids[0], dry_run=dry_run)
-        ids: list[str] = []
-        for bank in scope.reads:
-            for document in self._matching(scope, bank, selection):
-                ids += [memory.id for memory in self._memories.of_document(bank, document.id)]
-                if not dry_run:
-                    self._delete_document(bank, document.id)
-        if ids and not dry_run:
-            self.models.forget(scope, set(ids))
-        return Removal(tuple(ids), dry_run=dry_run, purged=bool(ids) and not dry_run, beyond=BEYOND)
+        return removal.forget(self._server, scope, selection, dry_run=dry_run)
 
     def clear(self, scope: Scope) -> Removal:
-        """Deletes all memories, documents and mental models of the scope's bank, and looks whether they are gone."""
-        bank = scope.bank
-        ids = tuple(m.id for page in self._client.pages(f"{root(bank)}/memories/list", {}) for m in page.items)
-        self._client.send("DELETE", f"{root(bank)}/memories")
-        for model in self._models(bank):
-            self._client.send("DELETE", f"{root(bank)}/mental-models/{quote(model, safe='')}")
-        left = sum(len(page.items) for page in self._client.pages(f"{root(bank)}/memories/list", {}))
-        reason = f"{left} memories were written meanwhile" if left else None
-        return Removal(ids, purged=not left, reason=reason, beyond=BEYOND)
+        return removal.clear(self._server, scope)
 
     def purge(self) -> str | None:
-        """What is deleted on a server is its own to purge."""
+        """A server keeps its own pages: nothing can be done from here."""
         return None
 
     def tags(self, scope: Scope) -> Mapping[str, int]:
-        """The tags of the scope's bank with their counts, as far as the scope may read them."""
-        found: dict[str, int] = {}
-        while True:
-            try:
-                page = self._client.get(TagList, f"{root(scope.bank)}/tags", query={"limit": 500, "offset": len(found)})
-            except MissingError:
-                break
-            found |= {row.tag: row.count for row in page.items}
-            if len(page.items) < 500:
-                break
-        return {tag: count for tag, count in found.items() if scope.admits((tag,))}
+        return upkeep.tags(self._server, scope)
 
     def stats(self, scope: Scope) -> Stats:
-        """Counts of the scope's bank. Observations are counted as memories, as the server does."""
-        answer = self._stats(scope.bank)
-        return Stats(
-            bank=scope.bank,
-            memories=answer.total_nodes,
-            invalidated=0,
-            by_type=answer.nodes_by_fact_type,
-            by_source={},
-            sessions=0,
-            mental_models=len(self._models(scope.bank)),
-            oldest=None,
-            newest=None,
-            bytes=None,
-        )
+        return upkeep.stats(self._server, scope)
 
     def health(self) -> Health:
+        """Whether the server answers and takes the key; never raises."""
         started = time.perf_counter()
         try:
             self.probe()
+            version = upkeep.version_text(self._server)
         except LorebankError as error:
-            return Health(False, self.name, str(error))
-        version = ".".join(map(str, self._client.version))
+            return Health(ok=False, backend=self.name, detail=str(error))
         return Health(True, self.name, f"{self.route}, Hindsight {version}", time.perf_counter() - started)
 
     def check(self, scope: Scope) -> Integrity:
-        """What the server itself counts as failed."""
-        answer = self._stats(scope.bank)
-        problems = {
-            "operations failed": answer.failed_operations,
-            "memories could not be consolidated": answer.failed_consolidation,
-        }
-        return Integrity(tuple(f"{count} {what}" for what, count in problems.items() if count))
+        return upkeep.check(self._server, scope)
 
-    def prepare(self, bank: str) -> None:
-        """Makes the bank with its missions where there is none; never raises."""
-        self._preparing.prepare(bank)
+    def close(self) -> None:
+        """Ends the connections."""
+        self._server.transport.close()
+
+    def prepare(self, bank: str, *, project: bool = False) -> None:
+        """Makes a bank with its missions where it is not there; once for each bank, never raises."""
+        self._bootstrap.prepare(bank, project=project)
 
     def submit(self, bank: str, body: bytes) -> str:
-        """Hands a batch over; gives the operation's id. The same batch may be handed over again."""
-        path = f"{root(bank)}/memories"
-        timeout = self._connection.retain_timeout
-        return read(Taken, f"POST {path}", self._client.send("POST", path, body, timeout=timeout, urgent=True)).operation_id
+        """Sends a sealed batch; gives the id of its operation once the server has taken it."""
+        timeout = self._server.settings.retain_timeout
+        call = Call("POST", at(bank, "memories"), timeout, body=body, read=False, urgent=True, bank=bank)
+        return self._server.ask(Retained, call).operation_id
 
     def progress(self, bank: str, operation_id: str) -> Operation:
-        """An operation as it is now; one of a bank that is gone is `not_found`."""
-        try:
-            return self._client.operation(bank, operation_id, urgent=True).operation()
-        except MissingError:
-            return Operation(operation_id, "not_found")
+        """How far an operation has come."""
+        return self._server.operation(bank, operation_id, urgent=True)
 
     def retry(self, bank: str, operation_id: str) -> None:
-        """Has a failed operation tried again."""
-        self._client.send("POST", f"{root(bank)}/operations/{quote(operation_id, safe='')}/retry", urgent=True)
+        """Has the server try a failed operation again."""
+        documents.retry(self._server, bank, operation_id)
 
     def holds(self, bank: str, document_id: str, text: str) -> bool:
-        """Whether a document's text has this in it."""
+        """Whether a document's text contains this one, as after an append that was carried out."""
         try:
-            return text in (self._memories.document(bank, document_id).original_text or "")
+            paper = self._server.read(Paper, bank, "documents", document_id)
         except MissingError:
             return False
+        return text in (paper.original_text or "")
 
     def probe(self) -> None:
-        """Asks something small that needs the key; raises what goes wrong."""
-        self._client.get(BankList, "/v1/default/banks", query={"limit": 1}, urgent=True)
+        """Asks for as little as can be, with the key; raises where that fails."""
+        call = Call("GET", BANKS, self._server.settings.timeout, {"limit": 1}, urgent=True)
+        self._server.ask(Banks, call)
 
     def quiet(self, bank: str, deadline: float) -> bool:
-        """Waits until no write is underway on the server; `False` when that takes longer than `deadline` seconds."""
-        scope = Scope(bank, (bank,))
+        """Waits, `deadline` seconds at most, until the server retains nothing for the bank; says whether that came."""
         until = time.monotonic() + deadline
-        while any(
-            operation.kind in RETAINS
-            for state in ("pending", "processing")
-            for operation in self.operations.list(scope, state=state, limit=100, offset=0)
-        ):
-            if time.monotonic() > until:
+        while self._retaining(bank):
+            if time.monotonic() >= until:
                 return False
             time.sleep(LOOK)
         return True
 
-    def close(self) -> None:
-        self._client.transport.close()
-
-    def _forget_one(self, scope: Scope, memory_id: str, *, dry_run: bool) -> Removal:
-        known = self._memories.own(scope, memory_id)
-        bank, document = known.bank or "", known.document_id
-        alone = document is not None and len(self._memories.of_document(bank, document)) == 1
-        if dry_run:
-            return Removal((known.id,), dry_run=True, beyond=BEYOND)
-        if alone and document is not None:
-            self._delete_document(bank, document)
-            self.models.forget(scope, {known.id})
-            return Removal((known.id,), purged=True, reason="its document is deleted", beyond=BEYOND)
-        self._memories.patch(known, {"state": "invalidated", "reason": "forgotten"})
-        self.models.forget(scope, {known.id})
-        return Removal(
-            (known.id,),
-            reason="it is invalidated, which is reversible: its document holds other memories. Forget the document to delete it",
-            beyond=BEYOND,
+    def _retaining(self, bank: str) -> bool:
+        return any(
+            operation.kind in RETAINING
+            for state in ("pending", "processing")
+            for operation in documents.operations(self._server, bank, state=state)
         )
 
-    def _matching(self, scope: Scope, bank: str, selection: Selection) -> Sequence[Document]:
-        """The documents that a selection names, as far as the scope may touch them."""
-        found: list[Document] = []
-        for document in self.documents.all(bank):
-            fits = selection.document in (None, document.id)
-            fits = fits and selection.session in (None, document.metadata.get("session_id"))
-            if fits and set(selection.tags) <= set(document.tags) and scope.admits(document.tags):
-                found.append(document)
-        return found
+    def __getstate__(self) -> dict[str, Any]:
+        return {"given": self._given}
 
-    def _delete_document(self, bank: str, document_id: str) -> None:
-        """Deletes a document and looks whether it is gone."""
-        try:
-            self._client.send("DELETE", f"{root(bank)}/documents/{quote(document_id, safe='')}")
-            self._memories.document(bank, document_id)
-        except MissingError:
-            return
-        raise UnavailableError(f"the server still has document {document_id!r} after deleting it: forget it again")
-
-    def _stats(self, bank: str) -> StatsAnswer:
-        try:
-            return self._client.get(StatsAnswer, f"{root(bank)}/stats", query={"refresh": "true"})
-        except MissingError:
-            return StatsAnswer()
-
-    def _models(self, bank: str) -> Sequence[str]:
-        try:
-            query = {"detail": "metadata", "limit": 1000}
-            return [answer.id for answer in self._client.get(ModelList, f"{root(bank)}/mental-models", query=query).items]
-        except MissingError:
-            return ()
-
-    def _ignored(self, names: Sequence[str]) -> None:
-        self._tell(IgnoredParameters("", tuple(names)))
-
-    def _told(self, event: Event) -> None:
-        self._tell(event)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(*state["given"])  # type: ignore[misc]
 
 
-def _nobody(_event: Event) -> None:
-    """Nobody listens yet."""
+def _digest(connection: ConnectionSettings) -> str:
+    """Tells keys apart without naming them."""
+    if connection.api_key is None:
+        return ""
+    return hashlib.sha256(connection.api_key.get_secret_value().encode()).hexdigest()[:12]

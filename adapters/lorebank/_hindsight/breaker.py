@@ -44,4 +44,4 @@ class Breaker:
                 self._until = self._clock() + self._rest()
 
     def _rest(self) -> float:
-        return min(FIRST_REST * 2 ** min(self._failures - FAILURES, 10), LONGEST_REST)
+        return min(FIRST_REST * (1 << min(self._failures - FAILURES, 10)), LONGEST_REST)

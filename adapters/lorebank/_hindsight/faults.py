@@ -40,14 +40,19 @@ def refusal(call: str, status: int, headers: Mapping[str, str], body: bytes, *, 
         return UnavailableError(f"the server could not answer `{call}` ({status}{words}): try again later", **known)
     if status in (401, 403):
         return ForbiddenError(f"the server does not accept the API key ({status}{words}): check `api_key`", **known)
-    if status < 400:
-        place = headers.get("location", "nowhere")[:SHOWN]
-        return GarbledError(f"`{call}` was redirected ({status}) to {place!r}: use the server's own address", **known)
-    if detail is None or detail in _NOT_HINDSIGHT:
-        return GarbledError(f"`{call}` was answered with {status}, not by a Hindsight server: check the URL", **known)
+    if status < 400 or detail is None or detail in _NOT_HINDSIGHT:
+        return GarbledError(_elsewhere(call, status, headers), **known)
     if status == 404:
         return MissingError(f"the server does not know it ({words.removeprefix(': ')})", **known)
     return RefusedError(f"the server refused `{call}` ({status}{words})", **known)
+
+
+def _elsewhere(call: str, status: int, headers: Mapping[str, str]) -> str:
+    """Says that something other than Hindsight has answered."""
+    if status < 400:
+        place = headers.get("location", "nowhere")[:SHOWN]
+        return f"`{call}` was redirected ({status}) to {place!r}: use the server's own address"
+    return f"`{call}` was answered with {status}, not by a Hindsight server: check the URL"
 
 
 def garbled(call: str, found: str) -> GarbledError:
@@ -74,12 +79,12 @@ def _until(value: str, now: datetime) -> float:
 def rejected_items(error: LorebankError) -> tuple[int, ...]:
     """The places of the items that a refused retain names, in order."""
     try:
-        parts: Any = json.loads(error.detail or "")
+        parts = _parts(json.loads(error.detail or ""))
     except ValueError:
         return ()
     found: set[int] = set()
-    for part in cast("list[Any]", parts) if isinstance(parts, list) else []:
-        where: list[Any] = part.get("loc", []) if isinstance(part, dict) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    for part in parts:
+        where: Any = part.get("loc", [])
         if where[:2] == ["body", "items"] and len(where) > 2 and isinstance(where[2], int):
             found.add(where[2])
     return tuple(sorted(found))
@@ -94,17 +99,26 @@ def _detail(body: bytes) -> Any:
     return cast("dict[str, Any]", parsed).get("detail") if isinstance(parsed, dict) else None
 
 
+def _parts(detail: Any) -> list[dict[str, Any]]:
+    """What a validation error complains of, part by part."""
+    return [part for part in _list(detail) if isinstance(part, dict)]
+
+
+def _list(value: Any) -> list[Any]:
+    return list[Any](value) if isinstance(value, list) else []  # pyright: ignore[reportUnknownArgumentType]
+
+
 def _text(detail: Any) -> str:
-    return detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False)
+    """The detail as text; of a validation error without what it was sent, since that is content."""
+    if isinstance(detail, str):
+        return detail
+    bare = [{name: value for name, value in part.items() if name in ("type", "loc", "msg")} for part in _parts(detail)]
+    return json.dumps(bare or detail, ensure_ascii=False)
 
 
 def _words(detail: Any) -> str:
     """What the server said, without what it was sent: a validation error names the place and the rule only."""
     if isinstance(detail, str):
         return f": {detail[:SHOWN]}"
-    rules = [
-        f"{'.'.join(map(str, part.get('loc', [])))}: {part.get('msg', '')}"
-        for part in cast("list[Any]", detail if isinstance(detail, list) else [])
-        if isinstance(part, dict)
-    ]
+    rules = [f"{'.'.join(map(str, part.get('loc', [])))}: {part.get('msg', '')}" for part in _parts(detail)]
     return f": {'; '.join(rules)[:SHOWN]}" if rules else ""

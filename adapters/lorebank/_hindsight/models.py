@@ -1,143 +1,107 @@
-"""Mental models on the server. Their content is made by an operation there, which is waited for."""
+"""Mental models on a server, which writes and refreshes their content itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
-
-from pydantic import TypeAdapter, ValidationError
 
 from lorebank._domain.mental_model import MentalModel, Revision
-from lorebank._domain.scope import Leaf, Scope
-from lorebank._hindsight.answers import Former, Model, ModelList, ModelStarted, read
-from lorebank._hindsight.client import Client, root
-from lorebank._hindsight.faults import garbled
-from lorebank.errors import LorebankError, MissingError, RefusedError, UnavailableError, UnsupportedError
+from lorebank._domain.scope import Scope
+from lorebank._hindsight.answers import Answer, Begun, Curated, Curation, Formers, read
+from lorebank._hindsight.asking import model_body, model_change
+from lorebank._hindsight.server import Server, at
+from lorebank._hindsight.transport import Call
+from lorebank.errors import DeadlineError, MissingError, RefusedError, UnavailableError
 
-PAGE = 200
-FEWEST_TOKENS = 256
-_HISTORY: TypeAdapter[list[Former]] = TypeAdapter(list[Former])
+MODELS = "mental-models"
+_EXISTS = ("duplicate key", "already exists", "unique constraint")
 
 
-class ModelCalls:
-    """The port's mental models. `prepare` makes the bank where there is none."""
+class ModelHandle:
+    """The mental models of the scope's own bank."""
 
-    def __init__(self, client: Client, prepare: Callable[[str], None]) -> None:
-        self._client, self._prepare = client, prepare
+    def __init__(self, server: Server, prepare: Callable[[str], None]) -> None:
+        self._server, self._prepare = server, prepare
 
     def list(self, scope: Scope) -> tuple[MentalModel, ...]:
-        """All models that the scope may read, by id."""
-        models: list[MentalModel] = []
-        while True:
-            query = {"detail": "content", "limit": PAGE, "offset": len(models)}
-            try:
-                page = self._client.get(ModelList, self._path(scope), query=query)
-            except MissingError:
-                break
-            models += [answer.model() for answer in page.items]
-            if len(page.items) < PAGE or page.total is None or len(models) >= page.total:
-                break
-        return tuple(sorted((model for model in models if _readable(scope, model)), key=lambda model: model.id))
+        """All that the scope admits, by id, with their content; what they rest on is told by `get`."""
+        found = self._server.pages(Curation, scope.bank, MODELS, query={"detail": "content"}, size=100)
+        admitted = [each.model() for each in found if scope.admits(each.tags)]
+        return tuple(sorted(admitted, key=lambda model: model.id))
 
     def get(self, scope: Scope, model_id: str) -> MentalModel:
-        """One model, with its content."""
-        try:
-            found = self._client.get(Model, self._path(scope, model_id), query={"detail": "full"}).model()
-        except MissingError:
-            raise _missing(model_id) from None
-        if not _readable(scope, found):
-            raise _missing(model_id)
-        return found
+        return self._found(scope, model_id).model()
 
     def create(self, scope: Scope, model: MentalModel) -> MentalModel:
-        """Makes a model and waits until it is answered, as long as a reflection may take."""
-        if model.max_tokens < FEWEST_TOKENS:
-            raise UnsupportedError(f"Hindsight's mental models have {FEWEST_TOKENS} tokens or more; found {model.max_tokens}")
+        """Makes the model and waits for its first content, as long as a reflect may take. An empty model is a model, too."""
+        body = model_body(model, scope)
         self._prepare(scope.bank)
-        trigger: dict[str, Any] = {"mode": model.trigger, "refresh_after_consolidation": True}
-        if model.tags and isinstance(scope.required, Leaf):
-            trigger["tags_match"] = scope.required.match
-        body = {"id": model.id, "name": model.name, "source_query": model.source_query, "max_tokens": model.max_tokens}
         try:
-            made = self._client.send("POST", self._path(scope), {**body, "tags": list(model.tags), "trigger": trigger})
-        except LorebankError as error:
-            if self._exists(scope, model.id, error):
-                raise RefusedError(f"the mental model {model.id!r} exists already: update it, or choose another id") from error
-            raise
-        self._wait(scope, read(ModelStarted, "POST mental-models", made).operation_id)
-        return self.get(scope, model.id)
+            begun = self._server.change(Begun, "POST", (scope.bank, MODELS), body)
+        except (RefusedError, UnavailableError) as error:
+            raise _existing(error, scope, model.id) from error
+        if begun.operation_id:
+            self._server.await_operation(scope.bank, begun.operation_id, self._server.settings.reflect_timeout)
+        return self._server.read(Curated, scope.bank, MODELS, model.id, query={"detail": "full"}).model()
 
     def update(self, scope: Scope, model_id: str, fields: Mapping[str, Any]) -> MentalModel:
-        """Changes fields; the content is the server's own work."""
-        if "content" in fields:
-            raise UnsupportedError("Hindsight writes the content of a mental model itself: change its `source_query`")
-        tokens = fields.get("max_tokens")
-        if tokens is not None and tokens < FEWEST_TOKENS:
-            raise UnsupportedError(f"Hindsight's mental models have {FEWEST_TOKENS} tokens or more; found {tokens}")
-        self.get(scope, model_id)
-        sent = {name: list(value) if name == "tags" else value for name, value in fields.items()}
-        self._client.send("PATCH", self._path(scope, model_id), sent)
-        return self.get(scope, model_id)
+        """Changes the given fields; the content follows with the next refresh."""
+        body = model_change(fields)
+        self._found(scope, model_id)
+        self._server.change(Curated, "PATCH", (scope.bank, MODELS, model_id), body)
+        return self._found(scope, model_id).model()
 
     def refresh(self, scope: Scope, model_id: str) -> MentalModel:
-        """Has a model answered anew and waits for it."""
-        self.get(scope, model_id)
-        started = self._client.send("POST", f"{self._path(scope, model_id)}/refresh", {"mode": "full"})
-        self._wait(scope, read(ModelStarted, "POST refresh", started).operation_id)
-        return self.get(scope, model_id)
+        """Has the question answered anew, and waits for the answer."""
+        self._found(scope, model_id)
+        begun = self._server.change(Begun, "POST", (scope.bank, MODELS, model_id, "refresh"))
+        if begun.operation_id:
+            self._finished(scope, model_id, begun.operation_id)
+        return self._found(scope, model_id).model()
 
     def history(self, scope: Scope, model_id: str) -> tuple[Revision, ...]:
-        """What a model said before, newest first."""
-        self.get(scope, model_id)
-        path = f"{self._path(scope, model_id)}/history"
-        body = self._client.send("GET", path, read=True)
-        try:
-            former = [each.revision() for each in _HISTORY.validate_python(body)]
-        except ValidationError:
-            raise garbled(f"GET {path}", "JSON of another shape") from None
-        said = [revision for revision in former if revision.content]
-        return tuple(sorted(said, key=lambda revision: revision.replaced_at, reverse=True))
+        """What the model said before, newest first."""
+        self._found(scope, model_id)
+        path = at(scope.bank, MODELS, model_id, "history")
+        call = Call("GET", path, self._server.settings.timeout, bank=scope.bank)
+        formers = read(Formers, {"revisions": self._server.transport.call(call)})
+        return tuple(revision for former in formers.revisions if (revision := former.revision()) is not None)
 
     def delete(self, scope: Scope, model_id: str) -> None:
-        """Deletes a model with its history."""
-        self.get(scope, model_id)
-        self._client.send("DELETE", self._path(scope, model_id))
+        self._found(scope, model_id)
+        self._server.change(Answer, "DELETE", (scope.bank, MODELS, model_id))
 
-    def forget(self, scope: Scope, memory_ids: set[str]) -> None:
-        """Models that rest on forgotten memories are emptied and answered anew."""
-        for model in self.list(scope):
-            if memory_ids.intersection(self.get(scope, model.id).based_on):
-                self._client.send("POST", f"{self._path(scope, model.id)}/clear")
-                self._client.send("POST", f"{self._path(scope, model.id)}/refresh", {"mode": "full"})
-
-    def _exists(self, scope: Scope, model_id: str, error: LorebankError) -> bool:
-        """Servers before 1.0 answer with a database's own words where there is such a model."""
-        if error.status == 409:
-            return True
-        if not isinstance(error, UnavailableError) or error.status is None:
-            return False
+    def _found(self, scope: Scope, model_id: str) -> Curated:
+        """The model, if the scope may read it."""
         try:
-            self._client.get(Model, self._path(scope, model_id), query={"detail": "metadata"})
-        except LorebankError:
-            return False
-        return True
+            found = self._server.read(Curated, scope.bank, MODELS, model_id, query={"detail": "full"})
+        except MissingError as error:
+            raise _missing(scope, model_id) from error
+        if not scope.admits(found.tags):
+            raise _missing(scope, model_id)
+        return found
 
-    def _wait(self, scope: Scope, operation: str | None) -> None:
-        """Waits for an answer; one that fails is said, one that is late comes later."""
-        done = self._client.awaited(scope.bank, operation, self._client.settings.reflect_timeout)
-        if done is not None and done.status == "failed":
-            raise UnavailableError(f"the server could not answer the mental model ({(done.error_message or '')[:200]})")
-
-    @staticmethod
-    def _path(scope: Scope, model_id: str | None = None) -> str:
-        whole = f"{root(scope.bank)}/mental-models"
-        return whole if model_id is None else f"{whole}/{quote(model_id, safe='')}"
-
-
-def _readable(scope: Scope, model: MentalModel) -> bool:
-    return not model.tags or scope.admits(model.tags)
+    def _finished(self, scope: Scope, model_id: str, operation_id: str) -> None:
+        bound = self._server.settings.reflect_timeout
+        operation = self._server.await_operation(scope.bank, operation_id, bound)
+        if operation.running:
+            raise DeadlineError(f"the mental model {model_id!r} is still being refreshed after {bound:g} s: look again later")
+        failed = operation.state == "failed" or (operation.outcome or "").startswith("refresh_failed")
+        if failed:
+            raise UnavailableError(f"the server could not refresh the mental model {model_id!r}: its old content stays")
 
 
-def _missing(model_id: str) -> MissingError:
-    return MissingError(f"there is no mental model {model_id!r} in this bank")
+def _missing(scope: Scope, model_id: str) -> MissingError:
+    return MissingError(f"no mental model {model_id!r} in {scope.bank!r}")
+
+
+def _existing(error: RefusedError | UnavailableError, scope: Scope, model_id: str) -> RefusedError | UnavailableError:
+    """Servers before 1.0 tell of an existing id with a text of their database's."""
+    said = (error.detail or "").lower()
+    if error.status == 409 or (error.status == 500 and any(words in said for words in _EXISTS)):
+        return RefusedError(
+            f"the mental model {model_id!r} exists already in {scope.bank!r}; update it, or choose another id",
+            status=error.status,
+            detail=error.detail,
+        )
+    return error

@@ -10,11 +10,11 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NoReturn
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
@@ -29,6 +29,8 @@ from lorebank.errors import DeadlineError, GarbledError, LorebankError, RateLimi
 TRIES = 3
 FIRST_PAUSE = 0.1
 """Seconds before a read is tried again, doubling, with jitter."""
+LONGEST_PAUSE = 2.0
+"""Seconds for which a server may ask before a read; a longer pause is the caller's to make."""
 KEPT_ALIVE = 32
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _RETRIED = (502, 503, 504)
@@ -39,7 +41,7 @@ _LATE = (httpcore.TimeoutException,)
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request. `path` is encoded; `timeout` is in seconds for the whole call; a `read` may be tried again; an `urgent`
-    call is made even while the server is spared.
+    call is made even while the server is spared; `bank` is whom it is about.
     """
 
     method: str
@@ -49,6 +51,7 @@ class Call:
     body: bytes | None = None
     read: bool = True
     urgent: bool = False
+    bank: str = ""
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -57,13 +60,25 @@ class Call:
 class Transport(Forkable):
     """Calls one server. Safe for threads; the client is built by the first call, and anew in a forked child."""
 
+    _pool: httpcore.ConnectionPool | None
+    _building: threading.Lock
+    _breaker: Breaker
+
     def __init__(self, url: str, settings: ConnectionSettings, *, version: str) -> None:
         self.base = parse_base(url, settings)
         self._settings = settings
-        self._headers = {"user-agent": f"lorebank/{version}", "accept": "application/json", "accept-encoding": "identity"}
+        url = httpx.URL(self.base)
+        self._scheme, self._host, self._port = url.raw_scheme, url.raw_host, url.port
+        self._prefix = url.raw_path.rstrip(b"/")
+        self._headers = [
+            (b"host", url.netloc),
+            (b"user-agent", f"lorebank/{version}".encode()),
+            (b"accept", b"application/json"),
+            (b"accept-encoding", b"identity"),
+        ]
         if settings.api_key is not None:
-            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self.ignored: Callable[[Sequence[str]], None] = _nobody
+            self._headers.append((b"authorization", f"Bearer {settings.api_key.get_secret_value()}".encode()))
+        self.ignored: Callable[[str, Sequence[str]], None] = _nobody
         self.after_fork()
         watch_forks(self)
 
@@ -79,8 +94,7 @@ class Transport(Forkable):
                 return self._once(call, deadline)
             except (UnavailableError, RateLimitedError) as error:
                 pause = _pause(attempt, error)
-                last = attempt == TRIES or not call.read or isinstance(error, DeadlineError)
-                if last or not _passing(error) or time.monotonic() + pause >= deadline:
+                if attempt == TRIES or not _repeatable(call, error) or time.monotonic() + pause >= deadline:
                     raise
                 time.sleep(pause)
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
@@ -88,13 +102,13 @@ class Transport(Forkable):
     def close(self) -> None:
         """Ends the connections; a later call opens new ones."""
         with self._building:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
 
     def after_fork(self) -> None:
         """The parent's connections did not come along."""
-        self._client: httpx.Client | None = None
+        self._pool = None
         self._building = threading.Lock()
         self._breaker = Breaker(time.monotonic)
 
@@ -103,49 +117,54 @@ class Transport(Forkable):
             status, headers, body = self._exchange(call, deadline)
         except _LATE as error:
             self._breaker.failed()
+            if isinstance(error, httpcore.ConnectTimeout) and time.monotonic() < deadline:
+                bound = self._settings.connect_timeout
+                raise UnavailableError(f"no connection to {self.base} within {bound:g} s: is it running?") from error
             raise DeadlineError(f"`{call}` was not answered within {call.timeout:g} s by {self.base}") from error
         except _BROKEN as error:
             self._breaker.failed()
             raise UnavailableError(f"the server at {self.base} can't be reached ({_cause(error)}): is it running?") from error
         self._breaker.answered()
         if names := headers.get("x-ignored-params"):
-            self.ignored(tuple(name.strip() for name in names.split(",")))
+            self.ignored(call.bank, tuple(name.strip() for name in names.split(",")))
         if not 200 <= status < 300:
             raise faults.refusal(str(call), status, headers, body, now=datetime.now(UTC))
         return _parsed(call, headers, body)
 
-    def _exchange(self, call: Call, deadline: float) -> tuple[int, httpx.Headers, bytes]:
+    def _exchange(self, call: Call, deadline: float) -> tuple[int, dict[str, str], bytes]:
         now = time.monotonic()
         connect = min(now + self._settings.connect_timeout, deadline)
-        bounds = httpx.Timeout(connect=connect, read=deadline, write=deadline, pool=max(deadline - now, 0.001))
-        url = f"{self.base}{call.path}" + (f"?{urlencode(call.query, doseq=True)}" if call.query else "")
-        headers = {"content-type": "application/json"} if call.body is not None else None
-        client = self._opened()
-        request = client.build_request(call.method, url, content=call.body, headers=headers, timeout=bounds)
-        response = client.send(request, stream=True)
+        bounds = {"connect": connect, "read": deadline, "write": deadline, "pool": max(deadline - now, 0.001)}
+        target = self._prefix + call.path.encode() + (f"?{urlencode(call.query, doseq=True)}".encode() if call.query else b"")
+        url = httpcore.URL(scheme=self._scheme, host=self._host, port=self._port, target=target)
+        body = call.body or b""
+        sized = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers = self._headers if call.method in ("GET", "DELETE") and not body else [*self._headers, *sized]
+        request = httpcore.Request(call.method, url, headers=headers, content=body, extensions={"timeout": bounds})
+        response = self._opened().handle_request(request)
         try:
-            return response.status_code, response.headers, self._body(call, response)
-        except httpx.DecodingError as error:
-            raise faults.garbled(str(call), "a body that can't be decoded") from error
+            named = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            if named.get("content-encoding", "identity") != "identity":
+                raise faults.garbled(str(call), "a compressed body that was not asked for")
+            return response.status, named, self._body(call, response)
         finally:
             response.close()
 
-    def _body(self, call: Call, response: httpx.Response) -> bytes:
+    def _body(self, call: Call, response: httpcore.Response) -> bytes:
         body = bytearray()
-        for chunk in response.iter_bytes():
+        for chunk in response.iter_stream():
             body += chunk
             if len(body) > self._settings.max_body_bytes:
                 raise GarbledError(f"`{call}` was answered with more than {self._settings.max_body_bytes:,} bytes")
         return bytes(body)
 
-    def _opened(self) -> httpx.Client:
-        client = self._client
-        if client is not None:
-            return client
+    def _opened(self) -> httpcore.ConnectionPool:
+        pool = self._pool
+        if pool is not None:
+            return pool
         with self._building:
-            if self._client is None:
-                self._client = httpx.Client(transport=_Wire(self.base), headers=self._headers, follow_redirects=False)
-            return self._client
+            self._pool = pool = self._pool or _pool(self.base)
+            return pool
 
 
 def parse_base(url: str, settings: ConnectionSettings) -> str:
@@ -170,7 +189,7 @@ def parse_base(url: str, settings: ConnectionSettings) -> str:
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
 
 
-def _parsed(call: Call, headers: httpx.Headers, body: bytes) -> Any:
+def _parsed(call: Call, headers: Mapping[str, str], body: bytes) -> Any:
     """The body as strict JSON. A success that is something else is no answer."""
     try:
         return json.loads(body, parse_constant=_no_constant)
@@ -183,13 +202,19 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def _passing(error: LorebankError) -> bool:
-    """Whether a failed read may succeed at once: no connection, or a server that is busy."""
+def _repeatable(call: Call, error: LorebankError) -> bool:
+    """Whether a failed call may be made again: one that no server has seen, or a read that may succeed in a moment."""
+    if isinstance(error, DeadlineError):
+        return False
+    if not call.read:
+        return isinstance(error.__cause__, httpcore.ConnectError)
+    if error.retry_after is not None:
+        return error.retry_after <= LONGEST_PAUSE
     return error.status is None or error.status in _RETRIED
 
 
 def _pause(attempt: int, error: LorebankError) -> float:
-    jittered = FIRST_PAUSE * 2 ** (attempt - 1) * (0.5 + random.random())  # noqa: S311 - jitter
+    jittered = FIRST_PAUSE * (1 << (attempt - 1)) * (0.5 + random.random())  # noqa: S311 - jitter
     return jittered if error.retry_after is None else max(error.retry_after, jittered)
 
 
@@ -197,43 +222,8 @@ def _cause(error: Exception) -> str:
     return str(error)[:120] or type(error).__name__
 
 
-def _nobody(_names: Sequence[str]) -> None:
+def _nobody(_bank: str, _names: Sequence[str]) -> None:
     """Nobody listens yet."""
-
-
-class _Wire(httpx.BaseTransport):
-    """httpx over a pool whose streams keep to a moment."""
-
-    def __init__(self, base: str) -> None:
-        self._pool = _pool(base)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        url = request.url
-        asked = httpcore.Request(
-            request.method,
-            httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-            headers=request.headers.raw,
-            content=request.stream,  # type: ignore[arg-type]
-            extensions=request.extensions,
-        )
-        answer = self._pool.handle_request(asked)
-        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer.stream), extensions=answer.extensions)
-
-    def close(self) -> None:
-        self._pool.close()
-
-
-class _Body(httpx.SyncByteStream):
-    """A pool's stream of bytes as httpx's."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._stream
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 def _pool(base: str) -> httpcore.ConnectionPool:
@@ -251,7 +241,10 @@ def _pool(base: str) -> httpcore.ConnectionPool:
     proxy = None if host in LOOPBACK or proxy_bypass(host) else proxies.get(parts.scheme) or proxies.get("all")
     if proxy is None:
         return httpcore.ConnectionPool(**options)
-    return httpcore.HTTPProxy(proxy_url=proxy if "://" in proxy else f"http://{proxy}", **options)
+    through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    login = None if through.username is None else (unquote(through.username), unquote(through.password or ""))
+    address = f"{through.scheme}://{through.netloc.rpartition('@')[2]}"
+    return httpcore.HTTPProxy(proxy_url=address, proxy_auth=login, **options)
 
 
 class _Network(httpcore.NetworkBackend):
@@ -279,17 +272,27 @@ SLICE = 65_536
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection whose timeouts are moments: what is left is counted anew at each read and write."""
+    """A connection whose timeouts are moments: what is left is counted anew at each read and write. Small writes are sent
+    together, at the latest when an answer is read.
+    """
 
     def __init__(self, inner: httpcore.NetworkStream) -> None:
         self._inner = inner
+        self._unsent = bytearray()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        self._send(timeout)
         return self._inner.read(max_bytes, _rest(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for start in range(0, len(buffer), SLICE):
-            self._inner.write(buffer[start : start + SLICE], _rest(timeout, httpcore.WriteTimeout))
+        self._unsent += buffer
+        if len(self._unsent) >= SLICE:
+            self._send(timeout)
+
+    def _send(self, timeout: float | None) -> None:
+        data, self._unsent = bytes(self._unsent), bytearray()
+        for start in range(0, len(data), SLICE):
+            self._inner.write(data[start : start + SLICE], _rest(timeout, httpcore.WriteTimeout))
 
     def close(self) -> None:
         self._inner.close()

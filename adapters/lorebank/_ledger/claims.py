@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, exists, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, exists, func, insert, or_, select, update
 
 from lorebank._domain.outbox import UNDERWAY, is_due, sources, target
-from lorebank._ledger.schema import batches, outbox
+from lorebank._ledger.schema import batches, outbox, routes
 from lorebank._ledger.values import Claim, Route, row_id
 
 OPERATIONS = uuid.UUID("6f1d3c1e-9f0a-5c52-9a0b-5b6f2f6c8a11")
@@ -46,12 +46,18 @@ class Terms:
 def claim_sending(connection: Connection, route: Route, terms: Terms, now: float, *, urgent: bool) -> Claim | None:
     """A batch to send: one that is sealed and due, else a new one. `urgent` waits for no company.
 
-    One that failed by itself lets a new one go first: that tells whether the batch is at fault, or the server.
+    One that failed by itself lets a new one go first, once: that tells whether the batch is at fault, or the server.
     """
     found = _due(connection, route, ("sealed",), terms, now, urgent=urgent)
-    if found is None or found["strikes"]:
+    if found is None or (found["strikes"] and found["seen"] == _passed(connection, route)):
         found = _seal(connection, route, terms, now, urgent=urgent) or found
     return None if found is None else _leased(connection, found, terms, now)
+
+
+def _passed(connection: Connection, route: Route) -> int:
+    """How many batches the server has taken."""
+    mine = (routes.c.route == route.url) & (routes.c.key == route.key)
+    return connection.scalar(select(routes.c.successes).where(mine)) or 0
 
 
 def claim_asking(connection: Connection, route: Route, terms: Terms, now: float, *, urgent: bool) -> Claim | None:
@@ -65,7 +71,8 @@ def _due(
 ) -> RowMapping | None:
     """The batch that has waited longest; `urgent` takes one before its time, unless it fails by itself."""
     due = (batches.c.due <= now) | (batches.c.due > now + terms.longest)
-    ready = or_(due, batches.c.strikes == 0) if urgent and "sealed" in states else due
+    harmless = (batches.c.strikes == 0) & (batches.c.losses == 0)
+    ready = or_(due, harmless) if urgent and "sealed" in states else due
     mine = and_(batches.c.route == route.url, batches.c.key == route.key, batches.c.state.in_(states), batches.c.doomed == 0)
     found = select(batches).where(mine, ready, free(terms, now)).order_by(batches.c.due, batches.c.id).limit(1)
     return connection.execute(found).mappings().one_or_none()
@@ -109,14 +116,16 @@ def _seal(connection: Connection, route: Route, terms: Terms, now: float, *, urg
 def _heads(connection: Connection, route: Route, limit: int = HEADS) -> Sequence[RowMapping]:
     """The first waiting row of each document that has nothing underway, in the order of arrival."""
     before = outbox.alias()
-    blocked = exists().where(
-        before.c.route == outbox.c.route,
-        before.c.bank == outbox.c.bank,
-        before.c.document == outbox.c.document,
-        before.c.state.in_(UNDERWAY) | (before.c.state.in_(("held", "pending")) & (before.c.seq < outbox.c.seq)),
-    )
+    same = (before.c.route == outbox.c.route) & (before.c.bank == outbox.c.bank) & (before.c.document == outbox.c.document)
+    underway = exists().where(same, before.c.state.in_(UNDERWAY))
+    earlier = exists().where(same, before.c.state.in_(("held", "pending")), before.c.seq < outbox.c.seq)
     pending = (outbox.c.route == route.url) & (outbox.c.key == route.key) & (outbox.c.state == "pending")
-    return connection.execute(select(outbox).where(pending, ~blocked).order_by(outbox.c.seq).limit(limit)).mappings().all()
+    first = select(*_LEAN).where(pending, ~underway, ~earlier).order_by(outbox.c.seq).limit(limit)
+    return connection.execute(first).mappings().all()
+
+
+_LEAN = [column for column in outbox.columns if column.name != "body"]
+"""What is looked at before it is known what is sent: bodies may be large."""
 
 
 def _company(heads: Sequence[RowMapping], head: RowMapping, most: int) -> list[RowMapping]:
@@ -140,7 +149,7 @@ def _run(connection: Connection, route: Route, head: RowMapping, most: int) -> l
     group, size = [head], head["size"]
     if head["fold"] is None:
         return group
-    for row in connection.execute(select(outbox).where(same, waiting).order_by(outbox.c.seq).limit(most)).mappings():
+    for row in connection.execute(select(*_LEAN).where(same, waiting).order_by(outbox.c.seq).limit(most)).mappings():
         size += row["size"]
         fits = size <= BATCH_BYTES and len(group) < most and row["key"] == head["key"]
         if not fits or row["state"] != "pending" or row["fold"] != head["fold"] or row["part"] != head["part"]:
@@ -151,7 +160,9 @@ def _run(connection: Connection, route: Route, head: RowMapping, most: int) -> l
 
 def _sealed(connection: Connection, route: Route, group: Sequence[RowMapping], terms: Terms, now: float) -> RowMapping | None:
     """Writes a batch of these rows; those that can't be read are set aside."""
-    read = [(row, _item(row)) for row in group]
+    chosen = outbox.c.seq.in_([row["seq"] for row in group])
+    bodies = {seq: body for seq, body in connection.execute(select(outbox.c.seq, outbox.c.body).where(chosen))}
+    read = [(row, _item(bodies[row["seq"]])) for row in group]
     if bad := [row for row, item in read if item is None]:
         _spoil(connection, bad, now)
         terms.spoilt([row_id(row["nonce"], row["seq"]) for row in bad])
@@ -179,9 +190,9 @@ def folded(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**items[0], "content": "\n".join(item["content"] for item in items)}]
 
 
-def _item(row: RowMapping) -> dict[str, Any] | None:
+def _item(body: str | None) -> dict[str, Any] | None:
     try:
-        item: Any = json.loads(row["body"])
+        item: Any = json.loads(body or "")
         return item if isinstance(item["content"], str) else None
     except (TypeError, ValueError, KeyError):
         return None
@@ -197,13 +208,12 @@ def next_due(connection: Connection, route: Route, terms: Terms, now: float) -> 
     """In how many seconds there is something to do, 0 if now; `None` when nothing waits. Rows that stand behind others of
     their document are not due. Times that a clock wrote which has been set back since have come, as for a claim.
     """
-    waits = [_until(head["since"] + terms.wait, now, terms.wait) for head in _heads(connection, route, 1)]
     mine = (batches.c.route == route.url) & (batches.c.key == route.key) & (batches.c.doomed == 0)
-    for due, owner, lease in connection.execute(select(batches.c.due, batches.c.owner, batches.c.lease).where(mine)):
-        taken = owner not in (None, terms.owner)
-        waits.append(max(_until(due, now, terms.longest), _until(lease, now, terms.lease) if taken else 0.0))
-    return min(waits, default=None)
-
-
-def _until(due: float, now: float, longest: float) -> float:
-    return 0.0 if is_due(due, now, longest) else due - now
+    due = case((batches.c.due > now + terms.longest, now), else_=batches.c.due)
+    when = case((free(terms, now), due), else_=func.max(due, batches.c.lease))
+    first = connection.scalar(select(func.min(when)).where(mine))
+    times = [] if first is None else [first]
+    for head in _heads(connection, route, 1):
+        ready = head["since"] + terms.wait
+        times.append(now if is_due(ready, now, terms.wait) else ready)
+    return max(min(times) - now, 0.0) if times else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, func, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, exists, func, select, update
 
 from lorebank._domain.outbox import LOST, UNDERWAY, WAITING, OutboxEntry, OutboxStatus, RowState, sources, target
 from lorebank._ledger.ledger import route_state
-from lorebank._ledger.schema import batches, outbox
+from lorebank._ledger.schema import batches, outbox, outcomes
 from lorebank._ledger.settling import forgotten
 from lorebank._ledger.values import Route, place, row_id
 from lorebank.errors import MissingError
@@ -54,21 +54,21 @@ def requeue(connection: Connection, route: Route, bank: str | None, ids: Sequenc
     dead = _mine(route, bank) & outbox.c.state.in_(sources("requeue"))
     chosen = dead if ids is None else dead & outbox.c.seq.in_(_places(connection, ids))
     later = outbox.alias()
-    newer = (
-        select(later.c.seq)
-        .where(
-            later.c.route == outbox.c.route,
-            later.c.bank == outbox.c.bank,
-            later.c.document == outbox.c.document,
-            later.c.seq > outbox.c.seq,
-            later.c.state != "dead",
-        )
-        .exists()
+    newer = exists().where(
+        later.c.route == outbox.c.route,
+        later.c.bank == outbox.c.bank,
+        later.c.document == outbox.c.document,
+        later.c.seq > outbox.c.seq,
+        later.c.state != "dead",
     )
+    since_then = outcomes.c.at > outbox.c.since  # the row of a delivered write is kept for a day only
+    stands = exists().where(
+        outcomes.c.route == outbox.c.route, outcomes.c.bank == outbox.c.bank, outcomes.c.document == outbox.c.document, since_then
+    )
+    replaced = (newer | stands) & outbox.c.fold.is_(None)
     again = {"state": target("requeue"), "since": now, "attempts": 0, "part": None, "reason": None}
-    stale = chosen & newer & outbox.c.fold.is_(None)
-    connection.execute(update(outbox).where(stale).values(reason="a later write of its document stands"))
-    return connection.execute(update(outbox).where(chosen, ~newer | outbox.c.fold.is_not(None)).values(again)).rowcount
+    connection.execute(update(outbox).where(chosen, replaced).values(reason="a later write of its document stands"))
+    return connection.execute(update(outbox).where(chosen, ~replaced).values(again)).rowcount
 
 
 def purge(connection: Connection, route: Route, bank: str | None, ids: Sequence[str]) -> int:

@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Table, func, or_, select, update
 
-from lorebank._domain.outbox import UNDERWAY
+from lorebank._domain.outbox import STATES, UNDERWAY
 from lorebank._ledger.schema import batches, outbox, totals
 
 SUFFIXES = ("", "-wal", "-shm")
@@ -43,7 +43,7 @@ def sound(path: Path) -> bool:
     """Whether SQLite finds nothing wrong with the file."""
     try:
         with closing(sqlite3.connect(path, timeout=GUARD_WAIT)) as connection:
-            return connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+            return bool(connection.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
     except sqlite3.Error:
         return False
 
@@ -55,29 +55,35 @@ def salvage(connection: Connection, aside: Path) -> int:
     batch can't be read, it waits to be sealed anew.
     """
     empty = connection.scalar(select(func.count()).select_from(outbox)) == 0
-    columns = [column.name for column in outbox.columns if empty or column.name != "seq"]
     saved = 0
-    for row in _readable(aside, "outbox", columns):
+    for row in _readable(aside, outbox):
         if row["state"] != "completed" and row["body"] is not None:
-            connection.execute(outbox.insert().values(**row))
-            saved += 1
-    if empty:
-        for batch in _readable(aside, "batches", [column.name for column in batches.columns]):
-            connection.execute(batches.insert().values(**batch))
-    orphans = outbox.c.state.in_(UNDERWAY) & outbox.c.batch.not_in(select(batches.c.id))
+            fresh = row if empty else {name: value for name, value in row.items() if name != "seq"}
+            saved += connection.execute(outbox.insert().prefix_with("OR IGNORE").values(**fresh)).rowcount
+    for batch in _readable(aside, batches) if empty else ():
+        connection.execute(batches.insert().prefix_with("OR IGNORE").values(**batch))
+    orphans = outbox.c.state.in_(UNDERWAY) & or_(outbox.c.batch.is_(None), outbox.c.batch.not_in(select(batches.c.id)))
     connection.execute(update(outbox).where(orphans).values(state="pending", batch=None))
+    unknown = outbox.c.state.not_in(STATES)
+    connection.execute(update(outbox).where(unknown).values(state="malformed", reason="the row can't be read"))
     whole = select(func.count(), func.coalesce(func.sum(outbox.c.size), 0)).where(outbox.c.state != "completed")
     rows, size = connection.execute(whole).one()
     connection.execute(update(totals).values(rows=rows, bytes=size))
     return saved
 
 
-def _readable(aside: Path, table: str, columns: list[str]) -> Iterator[dict[str, object]]:
-    """The rows of a table as far as they can be read, in their order."""
-    statement = f"SELECT {', '.join(columns)} FROM {table}"  # noqa: S608 - our own names
-    try:
-        with closing(sqlite3.connect(f"file:{aside}?mode=ro", uri=True)) as connection:
-            for row in connection.execute(statement):
-                yield dict(zip(columns, row, strict=True))
-    except sqlite3.Error:
+def _readable(aside: Path, table: Table) -> Iterator[dict[str, object]]:
+    """The rows of a table that can be read: in their order up to the damage, then from the last one back to it."""
+    columns = [column.name for column in table.columns]
+    seen: set[object] = set()
+    for order in ("ASC", "DESC"):
+        statement = f"SELECT {', '.join(columns)} FROM {table.name} ORDER BY {columns[0]} {order}"  # noqa: S608 - our own names
+        try:
+            with closing(sqlite3.connect(f"{aside.as_uri()}?mode=ro", uri=True)) as connection:
+                for row in connection.execute(statement):
+                    if row[0] not in seen:
+                        seen.add(row[0])
+                        yield dict(zip(columns, row, strict=True))
+        except sqlite3.Error:
+            continue
         return

@@ -111,9 +111,9 @@ STEPS: Sequence[Sequence[str]] = (
         """CREATE TABLE batches (
             id TEXT PRIMARY KEY, route TEXT NOT NULL, key TEXT NOT NULL, bank TEXT NOT NULL, rows TEXT NOT NULL,
             items INTEGER NOT NULL, body BLOB NOT NULL, state TEXT NOT NULL, due REAL NOT NULL, owner TEXT,
-            lease REAL NOT NULL, polls INTEGER NOT NULL, retries INTEGER NOT NULL, losses INTEGER NOT NULL, strikes INTEGER NOT NULL,
-            seen INTEGER NOT NULL, doomed INTEGER NOT NULL, reason TEXT) WITHOUT ROWID""",
-        "CREATE INDEX batches_due ON batches (route, key, state, due)",
+            lease REAL NOT NULL, polls INTEGER NOT NULL, retries INTEGER NOT NULL, losses INTEGER NOT NULL,
+            strikes INTEGER NOT NULL, seen INTEGER NOT NULL, doomed INTEGER NOT NULL, reason TEXT) WITHOUT ROWID""",
+        "CREATE INDEX batches_due ON batches (route, key, state, due, doomed, owner, lease)",
         """CREATE TABLE routes (
             route TEXT NOT NULL, key TEXT NOT NULL, failures INTEGER NOT NULL, successes INTEGER NOT NULL, down_since REAL,
             rest_until REAL NOT NULL, asked INTEGER NOT NULL, refused INTEGER NOT NULL, reason TEXT, last_success REAL,
@@ -123,6 +123,7 @@ STEPS: Sequence[Sequence[str]] = (
         """CREATE TABLE outcomes (
             route TEXT NOT NULL, bank TEXT NOT NULL, document TEXT NOT NULL, operation TEXT NOT NULL, items INTEGER,
             tokens INTEGER, at REAL NOT NULL, PRIMARY KEY (route, bank, document)) WITHOUT ROWID""",
-        "CREATE TABLE missions (route TEXT NOT NULL, bank TEXT NOT NULL, sent TEXT NOT NULL, PRIMARY KEY (route, bank)) WITHOUT ROWID",
+        """CREATE TABLE missions (
+            route TEXT NOT NULL, bank TEXT NOT NULL, sent TEXT NOT NULL, PRIMARY KEY (route, bank)) WITHOUT ROWID""",
     ),
 )

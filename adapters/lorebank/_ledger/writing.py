@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from lorebank._database.driver import rows_of, run
+from lorebank._database.driver import rows_of
 from lorebank._ledger.values import NONCE, Bounds, Draft, Queued, Route, row_id
 from lorebank.errors import OutboxFullError
 
 _INSERT = (
     "INSERT INTO outbox (nonce, route, key, bank, document, state, solo, fold, session, digest, body, size, generation,"
-    " attempts, created, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?)"
+    " attempts, created, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?) RETURNING seq"
 )
+_COUNTED = "UPDATE totals SET rows = rows + ?, bytes = bytes + ? RETURNING rows, bytes"
 _LATEST = (
     "SELECT seq, nonce, digest FROM outbox WHERE route = ? AND bank = ? AND document = ?"
     " AND state IN ('held', 'pending', 'sealed', 'accepted', 'failed') ORDER BY seq DESC LIMIT 1"
@@ -25,7 +26,6 @@ def enqueue(
     connection: DBAPIConnection, route: Route, drafts: Sequence[Draft], *, bounds: Bounds, now: float, held: bool = False
 ) -> list[Queued]:
     """Writes all drafts, in their order, or none: `OutboxFullError` where they don't fit."""
-    [(rows, size)] = rows_of(connection, "SELECT rows, bytes FROM totals")
     queued: list[Queued] = []
     added = grown = 0
     for draft in drafts:
@@ -33,12 +33,12 @@ def enqueue(
         if known is None:
             weight = len(draft.body.encode())
             added, grown = added + 1, grown + weight
-            _refuse_overflow(rows + added, size + grown, bounds)
             queued.append(Queued(_insert(connection, route, draft, weight, now, "held" if held else "pending")))
         else:
             queued.append(Queued(known, known=True))
     if added:
-        run(connection, "UPDATE totals SET rows = rows + ?, bytes = bytes + ?", (added, grown))
+        [(rows, size)] = rows_of(connection, _COUNTED, (added, grown))
+        _refuse_overflow(rows, size, bounds)
     return queued
 
 
@@ -52,27 +52,8 @@ def _already(connection: DBAPIConnection, route: Route, draft: Draft) -> str | N
 
 def _insert(connection: DBAPIConnection, route: Route, draft: Draft, weight: int, now: float, state: str) -> str:
     nonce = secrets.token_hex(NONCE // 2)
-    run(
-        connection,
-        _INSERT,
-        (
-            nonce,
-            route.url,
-            route.key,
-            draft.bank,
-            draft.document,
-            state,
-            int(draft.solo),
-            draft.fold,
-            draft.session,
-            draft.digest,
-            draft.body,
-            weight,
-            now,
-            now,
-        ),
-    )
-    [(seq,)] = rows_of(connection, "SELECT last_insert_rowid()")
+    place = (nonce, route.url, route.key, draft.bank, draft.document, state, int(draft.solo), draft.fold, draft.session)
+    [(seq,)] = rows_of(connection, _INSERT, (*place, draft.digest, draft.body, weight, now, now))
     return row_id(nonce, seq)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from lorebank._database.driver import Source, rows_of
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
+from lorebank._domain.events import Listener
 from lorebank._domain.item import Item
 from lorebank._domain.memory import (
     TYPES,
@@ -40,6 +41,8 @@ from lorebank._domain.scope import Scope, Scoping, TagRule, scope_by_bank
 from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
 from lorebank._mnemopi import edits, recall, store, upkeep
+from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
+from lorebank._mnemopi.documents import DocumentStore
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.schema import STEPS
@@ -69,6 +72,14 @@ class MnemopiBackend:
         opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
         self.database = Database(opened, prepare)
         self.models = ModelStore(self.database, self._recall_model, self._now)
+        self.documents = DocumentStore(self.database, self._now)
+        self.operations, self.directives, self.outbox = NoOperations(), NoDirectives(), NoOutbox()
+
+    def announce(self, tell: Listener) -> None:
+        """Nothing happens here on its own."""
+
+    def tags(self, scope: Scope) -> Mapping[str, int]:
+        return self.documents.tags(scope)
 
     def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope:
         return scope_by_bank(base, scoping, label)

@@ -13,18 +13,18 @@ from rich.table import Table
 
 from lorebank import Bank, RecallResult
 from lorebank.cli.conversation import Question
-from lorebank.cli.demo import open_demo
+from lorebank.cli.demo import Home
 from lorebank.cli.models import PROMPT, chat_model, engine_model
 
 console = Console()
 Answerer = Callable[[str], str]
 
 
-def run_answers(database: Path, questions: Path) -> None:
+def run_answers(home: Home, questions: Path) -> None:
     """Answers each question twice and shows what was recalled and why."""
     asked = [Question.model_validate(each) for each in json.loads(questions.read_text(encoding="utf-8"))]
     console.rule(f"Second process ({os.getpid()}): a new agent and a query engine answer from memory")
-    with open_demo(database) as bank:
+    with home.open() as bank:
         agent, engine = _agent(bank), _engine(bank)
         found = [_show(question, bank, agent, engine) for question in asked]
     if judged := [hit for hit in found if hit is not None]:
@@ -69,7 +69,9 @@ def _show(question: Question, bank: Bank, agent: Answerer, engine: Answerer) -> 
 def _why(result: RecallResult, question: Question) -> None:
     trace = result.trace
     if trace is None or not result:
-        share = f" (best match holds {trace.evidence:.0%} of the question, {trace.floor:.0%} are needed)" if trace else ""
+        share = ""
+        if trace is not None and trace.floor > 0:
+            share = f" (best match holds {trace.evidence:.0%} of the question, {trace.floor:.0%} are needed)"
         console.print(f"  [dim]nothing recalled{share}[/dim]", highlight=False)
         return
     table = Table("score", "recalled", "why", box=None, padding=(0, 1), pad_edge=True)

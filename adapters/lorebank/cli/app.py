@@ -34,6 +34,12 @@ Conversation = Annotated[
 ]
 
 
+Server = Annotated[
+    str | None, typer.Option("--url", help="Use this backend, such as http://localhost:8888; default: a file that vanishes.")
+]
+Name = Annotated[str | None, typer.Option("--bank", help="The bank's name; default: demo, on a server with a random suffix.")]
+
+
 def _version(asked: bool) -> None:
     if asked:
         typer.echo(__version__)
@@ -49,23 +55,45 @@ def root(
 
 
 @app.command()
-def demo(conversation: Conversation = None, database: Database = None) -> None:
+def demo(conversation: Conversation = None, database: Database = None, url: Server = None, bank: Name = None) -> None:
     """An agent is told facts; another process answers from memory, through LangChain and through LlamaIndex."""
     _need("langchain", "langchain")
     _need("llama_index", "llamaindex")
-    from lorebank.cli.demo import run_demo
+    if url is not None and database is not None:
+        raise typer.BadParameter("name a --database or a --url, not both")
+    from lorebank.cli.demo import home_of, run_demo
 
-    with _explained():
-        run_demo(conversation, database)
+    with _explained(), home_of(url, database, bank) as home:
+        run_demo(conversation, home)
 
 
 @app.command(hidden=True)
-def answer(database: Path, questions: Path) -> None:
+def answer(url: str, bank: str, questions: Path) -> None:
     """The second process of the demo."""
     from lorebank.cli.answering import run_answers
+    from lorebank.cli.demo import Home
 
     with _explained():
-        run_answers(database, questions)
+        run_answers(Home(url, bank), questions)
+
+
+@app.command()
+def doctor(
+    url: Annotated[
+        str | None, typer.Option("--url", help="Check this backend; default: LOREBANK_URL, HINDSIGHT_API_URL, the default file.")
+    ] = None,
+    bank: Annotated[str, typer.Option("--bank", help="The bank that must be readable.")] = "default",
+    api_key_env: Annotated[
+        str | None, typer.Option("--api-key-env", help="The environment variable with the key; default: HINDSIGHT_API_KEY.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Checks a backend step by step: address, server, key, bank, a write that is read back, the outbox. Exit code 1: not well."""
+    from lorebank.cli.doctor import run_doctor
+
+    with _explained():
+        well = run_doctor(url, bank, api_key_env, as_json=as_json)
+    raise typer.Exit(0 if well else 1)
 
 
 class _explained:  # noqa: N801 - reads as a clause

@@ -51,7 +51,8 @@ def _respond(messages: Sequence[BaseMessage]) -> str | AIMessage:
     text = str(last.text)
     if last.type == "tool":
         found = _BULLET.search(text)
-        return f"I remember: {found[1]}" if found else text if "stored" not in text else "I will remember that."
+        kept = "stored" in text or "queued" in text
+        return f"I remember: {found[1]}" if found else "I will remember that." if kept else text
     return call("recall", query=text) if text.rstrip().endswith("?") else call("retain", items=[{"content": text}])
 
 

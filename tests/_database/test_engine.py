@@ -109,7 +109,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
         ("://", UsageError),
         ("sqlite", UsageError),
         ("postgresql+psycopg://u:hunter2@h/x", UnsupportedError),
-        ("https://u:hunter2@hindsight.example", UnsupportedError),
+        ("https://u:hunter2@hindsight.example", UsageError),
     ],
 )
 def test_a_bad_url_is_refused_at_construction(bad: str, error: type[LorebankError]) -> None:

@@ -24,7 +24,7 @@ from lorebank._ledger.values import Bounds, Claim, Draft, Moment, Queued, Route,
 ROUTE, OTHER_KEY = Route("http://server", "key"), Route("http://server", "other")
 BOUNDS = Bounds(rows=20_000, bytes=1_000_000_000, age=1000.0)
 NOW = 1_700_000_000.0
-SECRET = "the cello is under the stairs"
+CONTENT = "the cello is under the stairs"
 
 
 def written(document: str, text: str, *, append: bool = False) -> Draft:
@@ -182,8 +182,8 @@ def test_the_next_thing_due_is_known(ledger: Ledger) -> None:
 
 def test_looking_never_shows_content(ledger: Ledger) -> None:
     """Ids, states and counts; no word of what was written."""
-    killed(ledger, written("a", SECRET))
-    put(ledger, written("b", SECRET))
+    killed(ledger, written("a", CONTENT))
+    put(ledger, written("b", CONTENT))
     entries = ledger.read(lambda c: inspection.entries(c, ROUTE, None, state=None, limit=9, offset=0))
     shown = repr((entries, ledger.read(lambda c: inspection.status(c, ROUTE, None))))
     assert len(entries) == 2
@@ -375,8 +375,8 @@ def test_two_processes_share_a_ledger(ledger: Ledger, place: Path) -> None:
     workers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in "pq"]
     sent = [part for worker in workers for part in json.loads(worker.communicate(timeout=60)[0])]
     while (claim := claimed(ledger, route=Route("http://server"))) is not None:
-        ledger.write(lambda c: settling.accepted(c, claim, Route("http://server"), NOW))  # noqa: B023
-        ledger.write(lambda c: settling.completed(c, claim, Route("http://server"), NOW, (1, 1)))  # noqa: B023
+        ledger.write(lambda c: settling.accepted(c, claim, Route("http://server"), NOW))
+        ledger.write(lambda c: settling.completed(c, claim, Route("http://server"), NOW, (1, 1)))
         sent.append([claim.rows[0], texts(claim)[0].split("\n")])
     told = [text for _, part in sorted(sent) for text in part]
     assert [text for text in told if text[0] == "p"] == [f"p {n}" for n in range(25)]

@@ -66,7 +66,7 @@ def test_update_changes_the_text_and_what_is_found_by_it(bank: Bank, call: Calle
 
 @pytest.mark.backends("mnemopi")
 def test_what_only_the_old_text_said_is_not_found_after_an_update(bank: Bank, call: Caller, told: Told) -> None:
-    """A query for the old words finds nothing. (A server ranks all it has: it knows no "irrelevant".)"""
+    """A query for the old words finds nothing. (A server finds what is alike, too, and both sentences are.)"""
     [known] = told(bank, "Ana plays the cello.")
     call(bank, "update", known, content="Ana plays the trumpet.")
     assert call(bank, "recall", "cello").state == "nothing"

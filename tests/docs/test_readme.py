@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pytest_examples import CodeExample, EvalExample, find_examples
 
 from langchain_lorebank.testing import ScriptedChatModel, call
 from llamaindex_lorebank.testing import ScriptedLLM
+from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -23,26 +25,43 @@ def model() -> ScriptedChatModel:
     return ScriptedChatModel(script=[call("retain", items=[{"content": "Ana likes tea."}]), "Noted."])
 
 
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    """What stands at `HINDSIGHT_API_URL`."""
+    with FaultServer() as running:
+        yield running
+
+
 @pytest.mark.parametrize("example", PYTHON, ids=lambda example: f"line-{example.start_line}")
 def test_a_fence_runs(
-    example: CodeExample, eval_example: EvalExample, model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    example: CodeExample,
+    eval_example: EvalExample,
+    model: Any,
+    server: FaultServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each Python fence runs with a model or an LLM of the reader's."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    if "HINDSIGHT_API_URL" in example.source:
+        monkeypatch.setenv("HINDSIGHT_API_URL", server.url)
     names = eval_example.run(example, module_globals={"model": model, "llm": ScriptedLLM(answer=lambda prompt: prompt)})
     if "agent" in names:
         assert names["agent"].invoke({"messages": [("user", "I like tea")]})["messages"][-1].text == "Noted."
     if "engine" in names:
         assert str(names["engine"].query("What does Ana like?"))
-    if "memory" in names:
+    if "receipt" in names:
+        assert len(names["receipt"].queued) == 1
+        names["bank"].close()
+    elif "memory" in names:
         assert names["memory"].text
     assert example.source
 
 
-def test_there_are_three_fences() -> None:
-    """LangChain, LlamaIndex, and no framework."""
-    assert len(PYTHON) == 3
+def test_there_are_four_fences() -> None:
+    """LangChain, LlamaIndex, no framework, and a memory server."""
+    assert len(PYTHON) == 4
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

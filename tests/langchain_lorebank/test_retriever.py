@@ -84,6 +84,9 @@ class Dead:
     name = "mnemopi"
     models: Any = None
 
+    def announce(self, tell: Any) -> None:
+        """Nothing is told."""
+
     def __getattr__(self, verb: str) -> Any:
         def refuse(*_args: Any, **_options: Any) -> Any:
             raise UnavailableError("gone")

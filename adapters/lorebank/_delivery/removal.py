@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, delete, select, update
@@ -129,7 +130,7 @@ class Removing:
         taken: list[str] = []
         underway: list[str] = []
         for bank in scope.reads:
-            rows, held = self._ledger.write(lambda c, bank=bank: doomed(c, self._route, bank, chosen))
+            rows, held = self._ledger.write(partial(doomed, route=self._route, bank=bank, chosen=chosen))
             taken, underway = taken + rows, underway + held
         until = time.monotonic() + self._patience
         try:
@@ -137,7 +138,7 @@ class Removing:
                 taken += self._settled(batch, set(places), until)
         finally:
             spared = update(batches).where(batches.c.id.in_(underway)).values(doomed=0)
-            self._ledger.write(lambda c: c.execute(spared) and None)
+            self._ledger.write(lambda c: c.execute(spared).rowcount)
             self._sender.wake()
         return taken
 
@@ -154,7 +155,7 @@ class Removing:
             if operation.running:
                 time.sleep(LOOK)
                 continue
-            return self._ledger.write(lambda c, row=row, operation=operation: self._over(c, row, operation, places))
+            return self._ledger.write(partial(self._over, row=row, operation=operation, places=places))
         raise DeadlineError(f"operation {batch} still runs after {self._patience:g} s: nothing was deleted. Call it again")
 
     def _over(self, connection: Connection, row: Any, operation: Operation, places: set[int]) -> list[str]:

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -87,9 +88,8 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._chores_at = 0.0
         self.owner = own_name()
-        self.terms = Terms(
-            self.owner, settings.batch_rows, settings.batch_seconds, self._lease, self._longest, envelope, self._spoilt
-        )
+        longest = max(self._longest, settling.LONGEST_WAIT)
+        self.terms = Terms(self.owner, settings.batch_rows, settings.batch_seconds, self._lease, longest, envelope, self._spoilt)
 
     @property
     def started(self) -> bool:
@@ -131,13 +131,18 @@ class Sender:
         self.wake()
 
     def stop(self, wait: float) -> None:
-        """Ends the thread; what it does at this moment is settled by it when the answer comes."""
+        """Ends the thread. What it does at this moment is settled by it when the answer comes; where that takes longer, the
+        next sender need not wait for its lease: a batch that is sent twice has one effect.
+        """
         signals, thread = self._signals, self._thread
         with signals.changed:
             signals.stopped = True
             signals.changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(wait)
+            if thread.is_alive():
+                with suppress(LorebankError):
+                    self._ledger.write(lambda c: free_leases(c, self.owner.__eq__))
 
     def _run(self, signals: _Signals) -> None:
         while not signals.stopped:
@@ -155,7 +160,7 @@ class Sender:
     def _cycle(self, signals: _Signals) -> tuple[bool, float]:
         """Does at most one thing of each kind; gives whether it did any, and how long there is nothing to do."""
         urgent, full = signals.urgent > 0, signals.fresh >= self._settings.batch_rows
-        signals.fresh = 0
+        signals.fresh = signals.fresh - self._settings.batch_rows if full else 0
         try:
             self._chores()
             rest = self._resting(urgent=urgent)

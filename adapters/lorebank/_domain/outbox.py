@@ -60,8 +60,8 @@ def sources(step: Step) -> tuple[RowState, ...]:
 
 def target(step: Step) -> RowState:
     """Where a step leads; each step leads to one state, wherever it starts."""
-    [state] = {after for (_, known), after in TRANSITIONS.items() if known == step}
-    return state
+    ends = [move(state, step) for state in sources(step)]
+    return ends[0]
 
 
 FIRST_REST = 0.5
@@ -73,7 +73,7 @@ def rest(failures: int, chance: float, longest: float) -> float:
 
     `chance` is a number from 0 to 1.
     """
-    whole = min(FIRST_REST * 2 ** min(max(failures, 1) - 1, 30), longest)
+    whole = min(FIRST_REST * (1 << min(max(failures, 1) - 1, 30)), longest)
     return whole * (0.5 + chance / 2)
 
 

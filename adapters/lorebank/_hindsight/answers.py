@@ -167,17 +167,11 @@ class Units(Answer):
     total: int | None = None
 
 
-class Cited(Answer):
-    """A mental model that a reflection rests on."""
-
-    id: str
-
-
 class BasedOn(Answer):
     """What a reflection rests on."""
 
     memories: tuple[Unit, ...] = ()
-    mental_models: tuple[Cited, ...] = ()
+    mental_models: tuple[Answer, ...] = ()
 
 
 class Reflect(Answer):
@@ -249,15 +243,8 @@ class Paper(Answer):
 
     def document(self) -> Document:
         """The document as users read it."""
-        return Document(
-            self.id,
-            self.tags,
-            self.document_metadata,
-            self.memory_unit_count,
-            self.created_at,
-            self.updated_at,
-            self.original_text,
-        )
+        times = self.created_at, self.updated_at
+        return Document(self.id, self.tags, self.document_metadata, self.memory_unit_count, *times, self.original_text)
 
 
 class Papers(Answer):

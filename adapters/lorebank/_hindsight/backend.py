@@ -146,12 +146,12 @@ class HindsightBackend:
 
     def retry(self, bank: str, operation_id: str) -> None:
         """Has the server try a failed operation again."""
-        documents.retry(self._server, bank, operation_id)
+        documents.retry(self._server, bank, operation_id, urgent=True)
 
     def holds(self, bank: str, document_id: str, text: str) -> bool:
         """Whether a document's text contains this one, as after an append that was carried out."""
         try:
-            paper = self._server.read(Paper, bank, "documents", document_id)
+            paper = self._server.read(Paper, bank, "documents", document_id, urgent=True)
         except MissingError:
             return False
         return text in (paper.original_text or "")

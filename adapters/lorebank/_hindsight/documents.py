@@ -85,10 +85,10 @@ def operations(
     return [work.operation() for work in page.operations]
 
 
-def retry(server: Server, bank: str, operation_id: str) -> None:
+def retry(server: Server, bank: str, operation_id: str, *, urgent: bool = False) -> None:
     """Has the server try a failed operation again."""
     _check_id(bank, operation_id)
-    server.change(Answer, "POST", (bank, "operations", operation_id, "retry"))
+    server.change(Answer, "POST", (bank, "operations", operation_id, "retry"), urgent=urgent)
 
 
 def _check_id(bank: str, operation_id: str) -> None:

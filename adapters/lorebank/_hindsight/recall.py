@@ -144,8 +144,10 @@ def _founded(answer: answers.Reflect) -> bool:
 
 
 def _reflection(answer: answers.Reflect, bank: str, rule: TagRule | None) -> Reflection:
+    """What it rests on, as far as the rule admits it; servers before 1.0 don't tell the tags."""
     based_on = answer.based_on.memories if answer.based_on else ()
-    admitted = [unit for unit in based_on if unit.known and (rule is None or not unit.tags or rule.admits(unit.tags))]
+    told = [unit for unit in based_on if unit.known]
+    admitted = [unit for unit in told if rule is None or "tags" not in unit.model_fields_set or rule.admits(unit.tags)]
     return Reflection(answer.text, tuple(unit.memory(bank) for unit in admitted), answer.structured_output)
 
 

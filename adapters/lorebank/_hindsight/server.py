@@ -48,14 +48,25 @@ class Server:
         self.tell: Listener = _nobody
         self._version: tuple[int, int] | None = None
 
-    def read(self, kind: type[Kind], bank: str, *parts: str, query: Mapping[str, object] | None = None) -> Kind:
+    def read(
+        self, kind: type[Kind], bank: str, *parts: str, query: Mapping[str, object] | None = None, urgent: bool = False
+    ) -> Kind:
         """What a path of a bank holds; `MissingError` where there is none."""
-        return self.ask(kind, Call("GET", at(bank, *parts), self.settings.timeout, query, bank=bank))
+        return self.ask(kind, Call("GET", at(bank, *parts), self.settings.timeout, query, urgent=urgent, bank=bank))
 
-    def change(self, kind: type[Kind], method: str, place: Sequence[str], body: Mapping[str, Any] | None = None) -> Kind:
+    def change(
+        self,
+        kind: type[Kind],
+        method: str,
+        place: Sequence[str],
+        body: Mapping[str, Any] | None = None,
+        *,
+        urgent: bool = False,
+    ) -> Kind:
         """Changes what stands at a place, a bank and a path in it."""
         content = None if body is None else encoded(body)
-        return self.ask(kind, Call(method, at(*place), self.settings.timeout, body=content, read=False, bank=place[0]))
+        timeout = self.settings.timeout
+        return self.ask(kind, Call(method, at(*place), timeout, body=content, read=False, urgent=urgent, bank=place[0]))
 
     def ask(self, kind: type[Kind], call: Call) -> Kind:
         """The answer to any call."""

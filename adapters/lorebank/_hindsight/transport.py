@@ -67,11 +67,11 @@ class Transport(Forkable):
     def __init__(self, url: str, settings: ConnectionSettings, *, version: str) -> None:
         self.base = parse_base(url, settings)
         self._settings = settings
-        url = httpx.URL(self.base)
-        self._scheme, self._host, self._port = url.raw_scheme, url.raw_host, url.port
-        self._prefix = url.raw_path.rstrip(b"/")
+        address = httpx.URL(self.base)
+        self._scheme, self._host, self._port = address.raw_scheme, address.raw_host, address.port
+        self._prefix = address.raw_path.rstrip(b"/")
         self._headers = [
-            (b"host", url.netloc),
+            (b"host", address.netloc),
             (b"user-agent", f"lorebank/{version}".encode()),
             (b"accept", b"application/json"),
             (b"accept-encoding", b"identity"),

@@ -161,7 +161,7 @@ def _run(connection: Connection, route: Route, head: RowMapping, most: int) -> l
 def _sealed(connection: Connection, route: Route, group: Sequence[RowMapping], terms: Terms, now: float) -> RowMapping | None:
     """Writes a batch of these rows; those that can't be read are set aside."""
     chosen = outbox.c.seq.in_([row["seq"] for row in group])
-    bodies = {seq: body for seq, body in connection.execute(select(outbox.c.seq, outbox.c.body).where(chosen))}
+    bodies = {row.seq: row.body for row in connection.execute(select(outbox.c.seq, outbox.c.body).where(chosen))}
     read = [(row, _item(bodies[row["seq"]])) for row in group]
     if bad := [row for row, item in read if item is None]:
         _spoil(connection, bad, now)

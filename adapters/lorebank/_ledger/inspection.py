@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, exists, func, select, update
 
-from lorebank._domain.outbox import LOST, UNDERWAY, WAITING, OutboxEntry, OutboxStatus, RowState, sources, target
+from lorebank._domain.outbox import LOST, STATES, UNDERWAY, WAITING, OutboxEntry, OutboxStatus, RowState, sources, target
 from lorebank._ledger.ledger import route_state
 from lorebank._ledger.schema import batches, outbox, outcomes
 from lorebank._ledger.settling import forgotten
@@ -17,7 +17,7 @@ from lorebank.errors import MissingError
 
 def status(connection: Connection, route: Route, bank: str | None) -> OutboxStatus:
     """The outbox of one bank, or of all of the server's."""
-    mine = _mine(route, bank)
+    mine = _mine(route, bank) & outbox.c.state.in_(STATES)
     counted = select(outbox.c.state, func.count(), func.sum(outbox.c.size)).where(mine).group_by(outbox.c.state)
     rows = {state: (count, size) for state, count, size in connection.execute(counted)}
     oldest = connection.scalar(select(func.min(outbox.c.created)).where(mine, outbox.c.state.in_(WAITING)))
@@ -37,7 +37,7 @@ def entries(
 ) -> tuple[OutboxEntry, ...]:
     """One page of rows, oldest first; without a state, those that are not delivered."""
     mine = _mine(route, bank)
-    wanted = mine & (outbox.c.state != "completed" if state is None else outbox.c.state == state)
+    wanted = mine & outbox.c.state.in_((*WAITING, *LOST) if state is None else (state,))
     page = select(outbox).where(wanted).order_by(outbox.c.seq).limit(limit).offset(offset)
     return tuple(_entry(row) for row in connection.execute(page).mappings())
 

@@ -106,7 +106,7 @@ STEPS: Sequence[Sequence[str]] = (
             document TEXT NOT NULL, state TEXT NOT NULL, solo INTEGER NOT NULL, fold TEXT, part TEXT, session TEXT,
             digest TEXT NOT NULL, body TEXT, size INTEGER NOT NULL, batch TEXT, generation INTEGER NOT NULL,
             attempts INTEGER NOT NULL, created REAL NOT NULL, since REAL NOT NULL, reason TEXT)""",
-        "CREATE INDEX outbox_place ON outbox (route, bank, state, document)",
+        "CREATE INDEX outbox_place ON outbox (route, state, bank, document)",
         "CREATE INDEX outbox_pending ON outbox (route, key, seq) WHERE state = 'pending'",
         """CREATE TABLE batches (
             id TEXT PRIMARY KEY, route TEXT NOT NULL, key TEXT NOT NULL, bank TEXT NOT NULL, rows TEXT NOT NULL,

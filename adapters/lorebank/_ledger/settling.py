@@ -21,6 +21,8 @@ SERVER_RETRIES = 3
 """How often a failed operation is tried again on the server."""
 RETRY_AFTER = 2.0
 """Seconds before the first of these, four times as long before each next."""
+LONGEST_WAIT = RETRY_AFTER * 4**SERVER_RETRIES
+"""Seconds for which a batch is put off at most, apart from its route's rests."""
 STRIKES = 5
 """How often a batch may fail with a 5xx while others pass."""
 IN_PLACE = 500
@@ -44,11 +46,13 @@ def running(connection: Connection, claim: Claim, now: float, longest: float) ->
 
 def completed(connection: Connection, claim: Claim, route: Route, now: float, counts: tuple[int | None, int | None]) -> None:
     """The operation is over and well: the rows have done their work; of their text nothing stays."""
-    documents = connection.execute(select(outbox.c.document).where(outbox.c.batch == claim.id).distinct()).scalars().all()
-    account(connection, (outbox.c.batch == claim.id) & outbox.c.state.in_(sources("complete")))
+    mine = _of_batch(claim) & outbox.c.state.in_(sources("complete"))
+    documents = connection.execute(select(outbox.c.document).where(mine).distinct()).scalars().all()
+    account(connection, mine)
     if _step(connection, claim, "complete", body=None, size=0, since=now, reason=None):
-        for document in documents:
-            _outcome(connection, claim, route, document, now, counts)
+        _outcomes(
+            connection, claim, route, documents, {"operation": claim.id, "items": counts[0], "tokens": counts[1], "at": now}
+        )
         connection.execute(delete(batches).where(batches.c.id == claim.id))
 
 
@@ -108,7 +112,7 @@ def troubled(connection: Connection, claim: Claim, route: Route, trouble: Troubl
     strikes = batch.strikes + int(trouble.own and (batch.seen < 0 or passed > batch.seen))
     own = {"strikes": strikes, "seen": passed if trouble.own else batch.seen, "reason": trouble.reason}
     _batch(connection, claim, due=moment.now + min(pause, LONGEST_POLL), owner=None, lease=0, **own)
-    connection.execute(update(outbox).where(outbox.c.batch == claim.id).values(attempts=outbox.c.attempts + 1))
+    connection.execute(update(outbox).where(_of_batch(claim)).values(attempts=outbox.c.attempts + 1))
     if strikes < STRIKES or claim.state != "sealed":
         return change, []
     return change, refused(connection, claim, (), trouble.reason, moment.now)
@@ -182,7 +186,7 @@ def _of(route: Route) -> Any:
 
 def _step(connection: Connection, claim: Claim, step: Step, **values: Any) -> int:
     """Moves the batch's rows; gives how many moved."""
-    chosen = outbox.c.seq.in_(claim.rows) & (outbox.c.batch == claim.id) & outbox.c.state.in_(sources(step))
+    chosen = _of_batch(claim) & outbox.c.state.in_(sources(step))
     return connection.execute(update(outbox).where(chosen).values(state=target(step), **values)).rowcount
 
 
@@ -209,11 +213,14 @@ def _split(connection: Connection, claim: Claim, groups: Sequence[Sequence[int]]
     connection.execute(delete(batches).where(batches.c.id == claim.id))
 
 
-def _outcome(
-    connection: Connection, claim: Claim, route: Route, document: str, now: float, counts: tuple[int | None, int | None]
-) -> None:
-    """What became of a document, in numbers: the newest operation only."""
-    place = (outcomes.c.route == route.url) & (outcomes.c.bank == claim.bank) & (outcomes.c.document == document)
-    values = {"operation": claim.id, "items": counts[0], "tokens": counts[1], "at": now}
-    if not connection.execute(update(outcomes).where(place).values(**values)).rowcount:
-        connection.execute(insert(outcomes).values(route=route.url, bank=claim.bank, document=document, **values))
+def _of_batch(claim: Claim) -> ColumnElement[bool]:
+    """The batch's rows, found by their places, as far as they still belong to it."""
+    return outbox.c.seq.in_(claim.rows) & (outbox.c.batch == claim.id)
+
+
+def _outcomes(connection: Connection, claim: Claim, route: Route, documents: Sequence[str], values: dict[str, Any]) -> None:
+    """What became of documents, in numbers: the newest operation only."""
+    place = {"route": route.url, "bank": claim.bank}
+    same = (outcomes.c.route == route.url) & (outcomes.c.bank == claim.bank) & outcomes.c.document.in_(documents)
+    connection.execute(delete(outcomes).where(same))
+    connection.execute(insert(outcomes), [{**place, "document": document, **values} for document in documents])

@@ -140,7 +140,9 @@ def test_a_forgotten_successor_is_missing_on_a_server(bank: Bank, call: Caller, 
     ],
     ids=repr,
 )
-def test_a_bad_filter_is_refused_and_removes_nothing(near: Bank, call: Caller, told: Told, refused: Refused, filters: dict[str, Any]) -> None:
+def test_a_bad_filter_is_refused_and_removes_nothing(
+    near: Bank, call: Caller, told: Told, refused: Refused, filters: dict[str, Any]
+) -> None:
     """What could mean anything is a `UsageError`."""
     three(near, told)
     with refused():
@@ -167,7 +169,9 @@ def test_clear_empties_the_bank_and_no_other(bank: Bank, call: Caller, told: Tol
 @pytest.mark.parametrize(
     "options", [{}, {"confirm": "bob"}, {"confirm": True}, {"confirm": ""}, {"what": "all", "confirm": "alice"}], ids=repr
 )
-def test_clear_without_the_right_confirmation_removes_nothing(near: Bank, call: Caller, told: Told, refused: Refused, options: dict[str, Any]) -> None:
+def test_clear_without_the_right_confirmation_removes_nothing(
+    near: Bank, call: Caller, told: Told, refused: Refused, options: dict[str, Any]
+) -> None:
     """Only the bank's full id confirms."""
     three(near, told)
     with refused():

@@ -318,7 +318,9 @@ def test_bad_content_is_refused_and_nothing_is_written(near: Bank, call: Caller,
     ],
     ids=lambda fields: repr(fields)[:36],
 )
-def test_a_bad_field_is_refused_and_nothing_is_written(near: Bank, call: Caller, refused: Refused, fields: dict[str, Any]) -> None:
+def test_a_bad_field_is_refused_and_nothing_is_written(
+    near: Bank, call: Caller, refused: Refused, fields: dict[str, Any]
+) -> None:
     """A wrong value is named in a `UsageError`; nothing of the call is written."""
     with refused() as caught:
         call(near, "retain", ["a good text", "another good text"], **fields)

@@ -55,13 +55,12 @@ def move(state: RowState, step: Step) -> RowState:
 
 def sources(step: Step) -> tuple[RowState, ...]:
     """The states from which a step is possible."""
-    return tuple(state for state in STATES if (state, step) in TRANSITIONS)
+    return tuple([state for state, known in TRANSITIONS if known == step])
 
 
 def target(step: Step) -> RowState:
     """Where a step leads; each step leads to one state, wherever it starts."""
-    ends = [move(state, step) for state in sources(step)]
-    return ends[0]
+    return move(sources(step)[0], step)
 
 
 FIRST_REST = 0.5

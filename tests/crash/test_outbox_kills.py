@@ -44,7 +44,7 @@ def killed(url: str, folder: Path, kills: int) -> None:
 def drained(url: str, folder: Path) -> None:
     """The next start delivers what is left."""
     with open_bank(url, bank="kills", ledger=f"sqlite:///{folder / 'outbox.db'}") as bank:
-        report = bank.flush(timeout=120, until="completed")
+        report = bank.flush(timeout=600, until="completed")
         assert (report.left, report.dead) == (0, 0), report.reason
 
 

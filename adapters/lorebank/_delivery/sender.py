@@ -174,7 +174,9 @@ class Sender:
             return busy, max(self._idle(), 0.01)
         except LorebankError as error:
             logger.warning("the outbox can't be worked on: %s", type(error).__name__)
-            return False, URGENT_REST if urgent else LONGEST_SLEEP / 6
+        except Exception:  # the thread must not end for good: rows would wait unseen
+            logger.exception("the outbox can't be worked on")
+        return False, URGENT_REST if urgent else LONGEST_SLEEP / 6
 
     def _send(self, *, urgent: bool) -> bool:
         now = time.time()
@@ -207,7 +209,7 @@ class Sender:
         moment = Moment(time.time(), longest, random.random())  # noqa: S311 - jitter
         change, dead = self._ledger.write(lambda c: settling.troubled(c, claim, self._route, trouble, moment))
         if change.began:
-            logger.warning("the memory server does not take writes (%s): they wait in the outbox", trouble.reason)
+            logger.warning("the memory server does not take writes (%s): they wait in the outbox", type(error).__name__)
             self._tell(OutageStarted(claim.bank, trouble.reason))
         self._dead(claim, dead, trouble.reason)
 

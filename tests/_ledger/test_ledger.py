@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import sys
@@ -381,33 +380,3 @@ def test_two_processes_share_a_ledger(ledger: Ledger, place: Path) -> None:
     told = [text for _, part in sorted(sent) for text in part]
     assert [text for text in told if text[0] == "p"] == [f"p {n}" for n in range(25)]
     assert [text for text in told if text[0] == "q"] == [f"q {n}" for n in range(25)]
-
-
-FULL = """
-import json, resource, signal, sys
-from lorebank import UnavailableError
-from lorebank._ledger.ledger import Ledger
-from lorebank._ledger.values import Bounds, Draft, Route
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-ledger, told, kept = Ledger(sys.argv[1], moved=print), 0, 0
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
-for n in range(40):
-    drafts = [Draft("b", f"d{n}-{part}", "x" * 10_000, str(n)) for part in range(3)]
-    try:
-        kept += len(ledger.enqueue(Route("http://server"), drafts, Bounds(9999, 99999999, 1.0), 1.0))
-    except UnavailableError as error:
-        told += "can't be written" in str(error)
-print(json.dumps([told, kept]))
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs RLIMIT_FSIZE")
-def test_a_full_disk_refuses_and_halves_nothing(ledger: Ledger, place: Path) -> None:
-    """Each write is there as a whole, or `UnavailableError` was raised and nothing of it is there."""
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, f"sqlite:///{place}"], capture_output=True, text=True, timeout=60, check=True
-    )
-    told, kept = json.loads(done.stdout)
-    found = ledger.read(lambda c: c.execute(sql("SELECT count(*), (SELECT rows FROM totals) FROM outbox")).one())
-    assert (told > 0, kept > 0, told * 3 + kept) == (True, True, 120)
-    assert found == (kept, kept)

@@ -164,7 +164,7 @@ class _OnServer:
 
     bank: ClassVar[Bank]
 
-    @pytest.fixture(autouse=True, scope="class")
+    @pytest.fixture(autouse=True)
     def server_bank(self, filled: Bank) -> None:
         _OnServer.bank = filled
 

@@ -213,7 +213,7 @@ def test_what_is_told_is_told_once_and_without_content(rig: Rig, caplog: pytest.
     rig.proxy.stop()
     bank.retain(f"{secret} is where Dora goes.")
     report = bank.flush(timeout=0.3)
-    with pytest.raises(Exception, match="reached|answer") as raised:
+    with pytest.raises(Exception, match=r"reached|answer") as raised:
         bank.forget(document="x")
     rig.proxy.start()
     assert bank.flush(timeout=20, until="completed").dead == 1

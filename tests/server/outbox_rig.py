@@ -74,11 +74,6 @@ class Rig:
         items = [] if found is None else found["items"]
         return sorted(each["text"] for each in items if each["fact_type"] != "observation")
 
-    def children(self, operation: str) -> list[str]:
-        """The operations that the server made of a batch."""
-        found = self._get("operations", operation)
-        return [] if found is None else [each["operation_id"] for each in found.get("child_operations") or []]
-
     def _get(self, *path: str, **query: object) -> Any:
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         url = f"{self.real}/v1/default/banks/{'/'.join((self.name, *path))}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -74,6 +75,11 @@ class Rig:
         items = [] if found is None else found["items"]
         return sorted(each["text"] for each in items if each["fact_type"] != "observation")
 
+    def children(self, operation: str) -> list[str]:
+        """The operations that the server made of a batch."""
+        found = self._get("operations", operation)
+        return [] if found is None else [each["operation_id"] for each in found.get("child_operations") or []]
+
     def _get(self, *path: str, **query: object) -> Any:
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
         url = f"{self.real}/v1/default/banks/{'/'.join((self.name, *path))}"
@@ -82,10 +88,15 @@ class Rig:
 
     def later(self) -> None:
         """As if the waits between two tries of an operation were over."""
-        connection = sqlite3.connect(self.file, timeout=10)
-        with connection:
-            connection.execute("UPDATE batches SET due = 0 WHERE due > ?", (time.time() + 0.5,))
-        connection.close()
+        self._changed("due = 0 WHERE due > ?", time.time() + 0.5)
+
+    def claimed(self, owner: str | None, lease: float) -> None:
+        """As if another sender had claimed every batch, or given it back."""
+        self._changed("owner = ?, lease = ?", owner, lease)
+
+    def _changed(self, what: str, *values: object) -> None:
+        with closing(sqlite3.connect(self.file, timeout=10)) as connection, connection:
+            connection.execute(f"UPDATE batches SET {what}", values)  # noqa: S608 - our own words
 
 
 def until(true: Callable[[], object], seconds: float = 20.0, *, every: float = 0.03) -> None:

@@ -33,41 +33,33 @@ def retries(rig: Rig) -> list[str]:
     return [request.path for request in rig.proxy.requests if request.path.endswith("/retry")]
 
 
-def test_an_operation_that_fails_later_is_tried_again_and_costs_its_row_only(rig: Rig) -> None:
-    """Accepted, then failed: tried three times on the server, then row by row; the bad one is dead with the server's reason."""
-    bank = rig.open()
-    bank.retain([*TEXTS, "Dora drinks [llm-error] juice."])
-    settled(bank, rig, 60)
-    assert bank.outbox.status().rows == {"completed": 3, "dead": 1}
-    [dead] = bank.outbox.list(state="dead")
-    assert "Fact extraction failed" in str(dead.reason)
-    assert rig.told == (0, 0, 1)
-    assert len(retries(rig)) == 6  # three for the batch, three for the row by itself
-    assert rig.facts() == TEXTS
-    assert [text for text in rig.texts() if "llm-error" not in text] == TEXTS
-
-
-def test_a_failing_append_doubles_nothing_of_its_batch(rig: Rig) -> None:
-    """Appends that are sent as one and fail for one of them: tried again, then one by one, each good one once, in order."""
-    bank = rig.open(outbox={"batch_seconds": 1})
+def test_operations_that_fail_later_cost_their_rows_only(rig: Rig) -> None:
+    """Accepted, then failed on the server: tried three times there, then row by row. The bad rows are dead with the server's
+    reason; good rows of the same batch, appends sent as one and a batch of several operations are there once, in order.
+    """
+    bank = rig.open(outbox={"batch_seconds": 1, "batch_rows": 7})
     for text in ("Ana drinks tea.", "Ben drinks [llm-error] milk.", "Cleo drinks water."):
         bank.retain(text, document_id="log", update_mode="append")
-    settled(bank, rig, 60)
-    assert len(rig.retains[0].json()["items"]) == 1
-    assert bank.outbox.status().rows == {"completed": 2, "dead": 1}
-    assert rig.documents() == {"log": "Ana drinks tea.\nCleo drinks water."}
-    assert rig.facts() == ["Ana drinks tea.", "Cleo drinks water."]
-
-
-def test_a_failed_child_that_is_tried_again_doubles_nothing(rig: Rig, hindsight: Hindsight) -> None:
-    """A large batch has several operations on the server; one fails and is tried again: each text is there once."""
-    filler = "".join(f" It was day {day} of that journey." for day in range(300))
-    texts = [f"Number {place} is written.{filler}" for place in range(6)]
-    bank = rig.open(outbox={"batch_seconds": 1, "batch_rows": 7})
-    bank.retain([*texts, "Dora drinks [llm-error] juice."])
+    journey = ", ".join(f"on day {day} she went on" for day in range(1200))
+    large = [f"Number {place} is written, {journey}." for place in range(6)]
+    bank.retain([*large, "Dora drinks [llm-error] juice."])
+    until(lambda: len(rig.retains) >= 2)
+    folded, batch = sorted((request.json() for request in rig.retains[:2]), key=lambda sent: len(sent["items"]))
+    assert [len(folded["items"]), len(batch["items"])] == [1, 7]
+    until(lambda: bank.operations.get(batch["operation_id"]).state == "failed", 30)
+    assert len(rig.children(batch["operation_id"])) > 1
     settled(bank, rig, 90)
-    assert bank.outbox.status().rows == {"completed": 6, "dead": 1}
-    assert [text for text in rig.texts() if "llm-error" not in text] == texts
+    assert bank.outbox.status().rows == {"completed": 8, "dead": 2}
+    assert all("Fact extraction failed" in str(entry.reason) for entry in bank.outbox.list(state="dead"))
+    assert rig.told == (0, 0, 2)
+    assert len(retries(rig)) == 12  # three for each batch, three for each bad row by itself
+    held = rig.documents()
+    assert held.pop("log") == "Ana drinks tea.\nCleo drinks water."
+    assert sorted(text for text in held.values() if "llm-error" not in text) == large
+    facts = rig.facts()
+    assert [fact for fact in facts if fact.startswith(("Ana", "Cleo"))] == ["Ana drinks tea.", "Cleo drinks water."]
+    numbers = [fact for fact in facts if fact.startswith("Number")]
+    assert len(numbers) == len(set(numbers))
 
 
 def test_a_row_that_the_server_names_is_dead_and_the_others_pass(rig: Rig) -> None:

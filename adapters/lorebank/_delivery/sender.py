@@ -171,7 +171,8 @@ class Sender:
             busy = self._send(urgent=urgent)
             if not self._resting(urgent=urgent):
                 busy |= self._ask(urgent=urgent)
-            return busy, max(self._idle(), 0.01)
+            idle = min(self._idle(), URGENT_REST) if urgent else self._idle()  # another process may end, or settle, its part
+            return busy, max(idle, 0.01)
         except LorebankError as error:
             logger.warning("the outbox can't be worked on: %s", type(error).__name__)
         except Exception:  # the thread must not end for good: rows would wait unseen

@@ -360,7 +360,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     astats = twin(stats)
     ahealth = twin(health)
     acheck = twin(check)
-    aflush = twin(flush)
+    aflush = twin(flush, lane="flush")
 
     async def aclose(self) -> None:
         """Awaitable form of `close`."""

@@ -4,8 +4,8 @@ The core is blocking. `arecall = twin(recall)` makes the awaitable form with the
 kept: the same bank works in several loops, one after the other or at once. A cancelled await returns at once; its
 thread goes on to the end of the verb.
 
-Threads come in lanes, each a pool of its own: what waits for a server runs in `remote`, what only touches this machine in
-`local`, so that a server that hangs never keeps a write to the disk waiting.
+Threads come in lanes, each a pool of its own: what asks a server runs in `remote`, what only touches this machine in
+`local`, what waits for the outbox in `flush`, so that a server that hangs keeps neither a write nor a bound waiting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="HasThreads")
 
-Lane = Literal["remote", "local"]
+Lane = Literal["remote", "local", "flush"]
 WORKERS = 16
 """Threads of one lane."""
 

@@ -251,3 +251,15 @@ def test_pickling_keeps_the_settings(url: str) -> None:
     with database.read() as connection:
         assert connection.execute(text("PRAGMA synchronous")).scalar() == 2
     database.close()
+
+
+def test_a_file_that_was_moved_away_is_opened_anew(file: Path, url: str) -> None:
+    """What is written goes where the name points, not into a file that nobody will look at."""
+    database = Database(DatabaseSettings(url), nothing)
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE t (n INTEGER)"))
+    file.rename(file.with_suffix(".aside"))
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE u (n INTEGER)"))
+    database.close()
+    assert query(file, "SELECT group_concat(name) FROM sqlite_master") == "u"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import select, update
@@ -66,6 +67,9 @@ class Server:
 
     def holds(self, bank: str, document_id: str, text: str) -> bool:
         return self.held(text)
+
+    def revive(self, bank: str, documents: Sequence[str], before: datetime) -> None:
+        """Nothing was invalidated."""
 
     def probe(self) -> None:
         self.probes += 1

@@ -23,9 +23,10 @@ def server() -> Iterator[FaultServer]:
         yield running
 
 
-def opened(server: FaultServer, folder: Path, **connection: Any) -> Bank:
+def opened(server: FaultServer, folder: Path, *, company: float = 0.02, **connection: Any) -> Bank:
+    """The bank `alice`, whose writes wait `company` seconds before they are sent."""
     ledger = f"sqlite:///{folder / 'outbox.db'}"
-    return open_bank(server.url, bank="alice", ledger=ledger, outbox={"batch_seconds": 0.02}, connection=connection)
+    return open_bank(server.url, bank="alice", ledger=ledger, outbox={"batch_seconds": company}, connection=connection)
 
 
 def until(true: Callable[[], object]) -> None:
@@ -95,3 +96,35 @@ def test_closing_on_a_hung_server_is_bounded_and_loses_nothing(server: FaultServ
     with opened(server, tmp_path) as again:
         assert again.flush(timeout=20, until="completed").done
         assert list(server.bank("alice").documents.values()) == ["Ana drinks tea."]
+
+
+def test_forgetting_a_memory_leaves_other_writes_of_its_document(server: FaultServer, tmp_path: Path) -> None:
+    """A queued append of a document that the caller named says something else."""
+    with opened(server, tmp_path) as bank:
+        bank.retain("Ana drinks tea.", document_id="day", update_mode="append")
+        assert bank.flush(timeout=10, until="completed").done
+        server.fault(Fault(status=503), path=RETAIN, method="POST", times=2)
+        bank.retain("Ben drinks milk.", document_id="day", update_mode="append")
+        [known] = [memory.id for memory in bank.list(types=["world"])]
+        assert bank.forget(known).rows == ()
+        assert bank.flush(timeout=10, until="completed").done
+        assert server.bank("alice").documents == {"day": "Ben drinks milk."}
+
+
+def test_forgetting_a_queued_write_says_whether_it_was_in_time(server: FaultServer, tmp_path: Path) -> None:
+    """One that waits is taken out; one that the server has by then is not, and the receipt says so."""
+    with opened(server, tmp_path, company=60) as bank:
+        [waits] = bank.retain("Ana drinks tea.").queued
+        assert waits.id is not None
+        assert bank.forget(waits.id, dry_run=True).rows == (waits.id,)
+        gone = bank.forget(waits.id)
+        assert (gone.rows, gone.purged) == ((waits.id,), True)
+        server.hold_operations()
+        [late] = bank.retain("Ben drinks milk.").queued
+        assert late.id is not None
+        assert bank.flush(timeout=10).done
+        threading.Timer(0.3, server.release_operations).start()
+        kept = bank.forget(late.id)
+        assert (kept.rows, kept.purged) == ((), False)
+        assert "delivered already" in (kept.reason or "")
+        assert list(server.bank("alice").documents.values()) == ["Ben drinks milk."]

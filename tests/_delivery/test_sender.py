@@ -76,6 +76,18 @@ def test_a_poison_batch_dies_after_five_failures_while_others_pass(rig: Rig) -> 
     assert rig.server.tries.count(["poison"]) == 5
 
 
+def test_a_batch_that_never_gets_an_answer_holds_up_no_other(rig: Rig) -> None:
+    """Whatever a proxy makes of one batch, the others pass; none of its tries is burnt."""
+    rig.server.answer = lambda texts: GarbledError("a proxy's page") if "poison" in texts else None
+    rig.put("poison", document="p")
+    rig.until(lambda: rig.server.tries)
+    for n in range(3):
+        rig.put(f"good {n}", document=f"d{n}")
+        rig.later()
+    rig.until(lambda: rig.rows().get("completed") == 3)
+    assert rig.rows() == {"completed": 3, "sealed": 1}
+
+
 def test_a_pause_that_the_server_asks_for_is_kept(rigging: Rigging) -> None:
     """`Retry-After` is honoured, even by who is in a hurry."""
     rig = rigging(max_backoff=30)

@@ -17,11 +17,11 @@ from lorebank import MissingError, OutboxFullError
 from lorebank._delivery.owner import is_gone, own_name
 from lorebank._ledger import inspection, settling
 from lorebank._ledger.claims import HEADS, Terms, claim_asking, claim_sending, next_due
-from lorebank._ledger.ledger import Ledger, expire, foreign, free_leases, left, newest, release, take_over
+from lorebank._ledger.ledger import Ledger, expire, foreign, free_leases, left, release, take_over
 from lorebank._ledger.values import Bounds, Claim, Draft, Moment, Queued, Route, Trouble
 
 ROUTE, OTHER_KEY = Route("http://server", "key"), Route("http://server", "other")
-BOUNDS = Bounds(rows=20_000, bytes=1_000_000_000, age=1000.0)
+BOUNDS = Bounds(rows=40_000, bytes=1_000_000_000, age=1000.0)
 NOW = 1_700_000_000.0
 CONTENT = "the cello is under the stairs"
 
@@ -110,7 +110,7 @@ def test_held_rows_wait_for_their_release(ledger: Ledger) -> None:
     put(ledger, written("a", "first"), held=True)
     put(ledger, written("a", "second"))
     assert claimed(ledger) is None
-    assert ledger.write(lambda c: release(c, ROUTE)) == 1
+    assert ledger.write(lambda c: release(c, ROUTE)) == 2
     assert texts(claimed(ledger)) == ["first"]
 
 
@@ -248,6 +248,17 @@ def test_purging_spares_what_is_underway(ledger: Ledger) -> None:
         ledger.write(lambda c: inspection.purge(c, ROUTE, None, [dead]))
 
 
+def test_any_number_of_rows_is_taken_out_at_once(ledger: Ledger) -> None:
+    """More than one statement of SQLite's can name; what is underway is set apart, its batch is told."""
+    put(ledger, *[written(f"lorebank:item:{n}", "tea") for n in range(33_000)])
+    claim = must(claimed(ledger))
+    rows, held = ledger.write(lambda c: inspection.doomed(c, ROUTE, "alice", range(1, 33_001)))
+    assert (len(rows), held) == (33_000 - 16, [claim.id])
+    assert claimed(ledger, "other", NOW + 1_000) is None
+    ledger.write(lambda c: inspection.spared(c, held))
+    assert must(claimed(ledger, "other", NOW + 1_000)).id == claim.id
+
+
 def test_age_makes_dead_letters(ledger: Ledger) -> None:
     """What waits for too long is dead, not deleted, and can be requeued for as long again; deliveries are forgotten."""
     delivered(ledger, written("z", "x"))
@@ -296,7 +307,7 @@ def test_a_failure_of_its_own_lets_others_pass_and_ends_after_five(ledger: Ledge
         put(ledger, written(f"good {turn}", "y"), now=now)
         claim = must(claimed(ledger, now=now))
         if texts(claim) == ["x"]:
-            trouble, moment = Trouble("500", own=True), Moment(now, 300.0, 0.5)
+            trouble, moment = Trouble("500", suspect=True, broken=True), Moment(now, 300.0, 0.5)
             dead += ledger.write(lambda c: settling.troubled(c, claim, ROUTE, trouble, moment))[1]  # noqa: B023
         else:
             passed += 1
@@ -311,7 +322,7 @@ def test_a_server_that_takes_no_write_kills_none(ledger: Ledger) -> None:
     for turn in range(20):
         now = NOW + 400 * turn
         claim, moment = must(claimed(ledger, now=now)), Moment(now, 300.0, 0.5)
-        ledger.write(lambda c: settling.troubled(c, claim, ROUTE, Trouble("500", own=True), moment))  # noqa: B023
+        ledger.write(lambda c: settling.troubled(c, claim, ROUTE, Trouble("500", suspect=True, broken=True), moment))  # noqa: B023
         assert not ledger.write(lambda c: settling.answered(c, ROUTE, now)).ended  # noqa: B023
     assert states(ledger) == {"sealed": 1}
 
@@ -319,7 +330,7 @@ def test_a_server_that_takes_no_write_kills_none(ledger: Ledger) -> None:
 def test_what_is_left_is_counted_up_to_a_mark(ledger: Ledger) -> None:
     """`left` counts what was there at the mark, by how far it has come."""
     put(ledger, written("a", "x"), written("b", "y"))
-    mark = ledger.read(newest)
+    mark = ledger.write(lambda c: release(c, ROUTE))
     put(ledger, written("c", "z"))
     claim = must(claimed(ledger))
     ledger.write(lambda c: settling.accepted(c, claim, ROUTE, NOW))

@@ -136,3 +136,18 @@ def test_a_row_of_garbage_waits_for_a_person(opening: Opening, place: Path, move
     claim(again)
     rows = again.read(lambda c: inspection.status(c, ROUTE, None)).rows
     assert (rows["malformed"], sum(rows.values()), len(moved)) == (1, COUNT, 1)
+
+
+def test_who_has_the_old_file_open_goes_on_in_the_new_one(opening: Opening, moved: Moved) -> None:
+    """Once somebody has moved a ledger aside, nobody writes into it any more."""
+    mine, other = opening(), opening()
+    fill(other)
+    mine._replace("newer", ValueError("as if"))
+    assert moved == []  # it is usable: nothing is moved without need
+    with mine.database.write() as connection:
+        connection.exec_driver_sql("UPDATE lorebank_schema SET version = 99")
+    mine.close()
+    fill(mine)
+    other.enqueue(ROUTE, [Draft("alice", "late", "{}", "late")], BOUNDS, NOW)
+    assert len(moved) == 1
+    assert mine.read(lambda c: inspection.status(c, ROUTE, "alice").waiting) == COUNT + 1

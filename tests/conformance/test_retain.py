@@ -201,7 +201,6 @@ def test_an_invalidated_statement_told_again_lives_again(bank: Bank, call: Calle
 
 
 @pytest.mark.backends("hindsight")
-@pytest.mark.xfail(reason="the server keeps the facts of a document whose text it knows, and with them that one is invalidated")
 def test_a_statement_invalidated_on_a_server_and_told_again_lives_again(bank: Bank, call: Caller, told: Told) -> None:
     """What was taken back and is told again is recalled again."""
     call(bank, "invalidate", told(bank, "Ana lives in Oslo.")[0])

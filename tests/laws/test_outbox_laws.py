@@ -216,7 +216,7 @@ class Outbox(RuleBasedStateMachine):
             steps = (
                 *[lambda c: settling.accepted(c, claim, ROUTE, self.now)] * 4,
                 lambda c: settling.refused(c, claim, bad, "no", self.now),
-                lambda c: settling.troubled(c, claim, ROUTE, Trouble("500", own=what % 2 == 0), moment),
+                lambda c: settling.troubled(c, claim, ROUTE, Trouble("500", suspect=what % 2 == 0, broken=what % 2 == 0), moment),
             )
         elif claim.state == "accepted":
             steps = (

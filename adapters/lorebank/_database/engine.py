@@ -51,15 +51,17 @@ class _Live:
     Until it is `ready`, only the thread that prepares the schema may use it.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, path: Path) -> None:
         self.engine = engine
+        self._path, self._file = path, _identity(path)
         self.writer = engine.execution_options(lorebank_write=True)
         self.writers = threading.Lock()
         self.preparer = threading.get_ident()
         self.ready = False
 
     def usable(self) -> bool:
-        return self.ready or self.preparer == threading.get_ident()
+        """Whether this thread may use it: a file that was moved away or replaced is opened anew under its name."""
+        return _identity(self._path) == self._file if self.ready else self.preparer == threading.get_ident()
 
 
 class _Uses:
@@ -217,10 +219,15 @@ class Database(Forkable):
         if live is not None and live.usable():
             return live
         with self._opening:
-            return self._live or self._open()
+            live = self._live
+            if live is not None and live.usable():
+                return live
+            if live is not None:
+                live.engine.dispose()
+            return self._open()
 
     def _open(self) -> _Live:
-        live = self._live = _Live(self._engine())
+        live = self._live = _Live(self._engine(), self.path)
         try:
             self._prepare(self)
         except BaseException:
@@ -270,6 +277,15 @@ class Database(Forkable):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["settings"], state["prepare"])  # type: ignore[misc]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another of the same name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _begin(connection: Connection) -> None:

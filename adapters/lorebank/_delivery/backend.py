@@ -31,7 +31,7 @@ from lorebank._domain.settings import ConnectionSettings, OutboxSettings, Retain
 from lorebank._forks import Forkable, watch_forks
 from lorebank._hindsight.backend import HindsightBackend
 from lorebank._ledger import inspection
-from lorebank._ledger.ledger import Ledger, left, lost_rows, newest, release, route_state
+from lorebank._ledger.ledger import Ledger, left, lost_rows, release, route_state
 from lorebank._ledger.missions import LedgerMissions
 from lorebank._ledger.values import Route
 
@@ -133,7 +133,7 @@ class OutboxBackend(Forkable):
         """Waits for what is queued now; what is queued meanwhile is not waited for."""
         if not self.ledger.exists:
             return FlushReport()
-        mark = self.ledger.write(lambda c: (release(c, self.route), newest(c))[1])
+        mark = self.ledger.write(lambda c: release(c, self.route))
         return self._drained(mark, time.monotonic() + timeout, accepted=until == "accepted")
 
     def close(self, timeout: float) -> None:

@@ -13,20 +13,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, false, or_, select, true
 
+from lorebank._delivery.owner import is_gone
 from lorebank._delivery.sender import Sender
 from lorebank._domain.memory import Memory, Removal
 from lorebank._domain.operations import Operation
 from lorebank._domain.outbox import LOST, WAITING
 from lorebank._domain.requests import Selection
 from lorebank._domain.scope import Scope
+from lorebank._hindsight.wire import explicit
 from lorebank._ledger import settling
-from lorebank._ledger.inspection import doomed
-from lorebank._ledger.ledger import Ledger
+from lorebank._ledger.inspection import doomed, names, spared
+from lorebank._ledger.ledger import Ledger, free_leases
 from lorebank._ledger.schema import batches, outbox, outcomes
-from lorebank._ledger.values import Claim, Route, place, row_id
-from lorebank.errors import DeadlineError, MissingError
+from lorebank._ledger.values import Claim, Route, place
+from lorebank.errors import DeadlineError
 
 LOOK = 0.1
 """Seconds between two looks at an operation that is awaited."""
@@ -54,14 +56,12 @@ class Removing:
         """Removes what matches, from the outbox and from the server; the id of a queued row takes that row out."""
         if not self._ledger.exists:
             return self._server.forget(scope, selection, dry_run=dry_run)
-        if rows := self._queued(scope, selection.ids):
-            return self._taken_out(scope, rows, dry_run=dry_run)
+        if queued := self._queued(scope, selection.ids):
+            return self._taken_out(scope, queued, dry_run=dry_run)
         self._server.probe()
-        places = self._matching(scope, self._located(scope, selection))
-        if dry_run:
-            return self._with_rows(self._server.forget(scope, selection, dry_run=True), self._names(places))
-        taken = self._without(scope, places)
-        return self._with_rows(self._server.forget(scope, selection, dry_run=False), taken)
+        places = self._again(scope, selection.ids[0]) if selection.ids else self._matching(scope, selection)
+        rows = self._names(places) if dry_run else self._without(scope, places)
+        return self._with_rows(self._server.forget(scope, selection, dry_run=dry_run), rows)
 
     def clear(self, scope: Scope) -> Removal:
         """Empties the scope's bank, here and on the server."""
@@ -85,60 +85,57 @@ class Removing:
 
     def _queued(self, scope: Scope, ids: Sequence[str]) -> list[int]:
         """The places of rows that the ids name, if they name rows of this scope."""
-        places = [found for found in map(place, ids) if found is not None]
-        known = {(row["nonce"], row["seq"]): row for row in self._rows(scope)}
-        return [seq for nonce, seq in places if (nonce, seq) in known]
+        named = [found for found in map(place, ids) if found is not None]
+        chosen = or_(false(), *(and_(outbox.c.nonce == nonce, outbox.c.seq == seq) for nonce, seq in named))
+        return [row["seq"] for row in self._rows(scope, chosen) if scope.admits(_tags(row["body"]))] if named else []
 
     def _taken_out(self, scope: Scope, places: Sequence[int], *, dry_run: bool) -> Removal:
-        names = self._names(places)
-        if not dry_run:
-            self._without(scope, places)
-        return Removal((), dry_run=dry_run, purged=not dry_run, rows=tuple(names))
+        if dry_run:
+            return Removal((), dry_run=True, rows=tuple(self._names(places)))
+        taken = self._without(scope, places)
+        late = len(places) - len(taken)
+        reason = f"{late} of the writes had been delivered already: forget the memories, or their document" if late else None
+        return Removal((), purged=not late, reason=reason, rows=tuple(taken))
 
-    def _located(self, scope: Scope, selection: Selection) -> Selection:
-        """An id's queued writes are those of its document."""
-        if not selection.ids:
-            return selection
-        document = self._server.get(scope, selection.ids[0]).document_id
-        if document is None:
-            raise MissingError(f"memory {selection.ids[0]!r} belongs to no document: it is concluded from others; forget those")
-        return Selection((), None, document)
+    def _again(self, scope: Scope, memory_id: str) -> list[int]:
+        """The places of rows that would tell a memory again. Others of a document that callers name say something else."""
+        document = self._server.get(scope, memory_id).document_id
+        if document is None or not explicit(document):
+            return []
+        return [row["seq"] for row in self._rows(scope, outbox.c.document == document)]
 
     def _matching(self, scope: Scope, selection: Selection) -> list[int]:
-        """The places of rows that a selection names, as far as the scope may touch them."""
-        found: list[int] = []
-        for row in self._rows(scope):
-            tags = _tags(row["body"])
-            fits = selection.document in (None, row["document"]) and selection.session in (None, row["session"])
-            if fits and set(selection.tags) <= set(tags) and scope.admits(tags):
-                found.append(row["seq"])
-        return found
+        """The places of rows that filters name, as far as the scope may touch them."""
+        filters = (outbox.c.document, selection.document), (outbox.c.session, selection.session)
+        chosen = and_(true(), *(column == wanted for column, wanted in filters if wanted is not None))
+        tagged = [(row["seq"], _tags(row["body"])) for row in self._rows(scope, chosen)]
+        return [seq for seq, tags in tagged if set(selection.tags) <= set(tags) and scope.admits(tags)]
 
-    def _rows(self, scope: Scope) -> Sequence[Any]:
-        open_rows = outbox.c.state.in_((*WAITING, *LOST)) & outbox.c.bank.in_(scope.reads) & (outbox.c.route == self._route.url)
-        return self._ledger.read(lambda c: c.execute(select(outbox).where(open_rows)).mappings().all())
+    def _rows(self, scope: Scope, chosen: ColumnElement[bool]) -> Sequence[RowMapping]:
+        """Rows of the scope's banks that are not delivered."""
+        mine = outbox.c.state.in_((*WAITING, *LOST)) & outbox.c.bank.in_(scope.reads) & (outbox.c.route == self._route.url)
+        wanted = select(outbox.c.seq, outbox.c.body).where(mine, chosen)
+        return self._ledger.read(lambda c: c.execute(wanted).mappings().all())
 
     def _names(self, places: Sequence[int]) -> list[str]:
-        chosen = select(outbox.c.nonce, outbox.c.seq).where(outbox.c.seq.in_(places))
-        return self._ledger.read(lambda c: [row_id(nonce, seq) for nonce, seq in c.execute(chosen)])
+        return self._ledger.read(lambda c: names(c, places))
 
     def _without(self, scope: Scope, places: Sequence[int]) -> list[str]:
         """Takes rows out; those underway are awaited first. Gives the ids of the rows that will have no effect."""
         if not places:
             return []
-        chosen = outbox.c.seq.in_(places)
+        self._ledger.write(lambda c: free_leases(c, is_gone))
         taken: list[str] = []
         underway: list[str] = []
         for bank in scope.reads:
-            rows, held = self._ledger.write(partial(doomed, route=self._route, bank=bank, chosen=chosen))
+            rows, held = self._ledger.write(partial(doomed, route=self._route, bank=bank, places=places))
             taken, underway = taken + rows, underway + held
         until = time.monotonic() + self._patience
         try:
             for batch in underway:
                 taken += self._settled(batch, set(places), until)
         finally:
-            spared = update(batches).where(batches.c.id.in_(underway)).values(doomed=0)
-            self._ledger.write(lambda c: c.execute(spared).rowcount)
+            self._ledger.write(lambda c: spared(c, underway))
             self._sender.wake()
         return taken
 
@@ -169,10 +166,10 @@ class Removing:
             settling.completed(connection, claim, self._route, time.time(), (operation.items, operation.tokens))
             return []
         chosen = [seq for seq in rows if seq in places]
-        named = connection.execute(select(outbox.c.nonce, outbox.c.seq).where(outbox.c.seq.in_(chosen))).all()
+        named = names(connection, chosen)
         settling.forgotten(connection, chosen)
         settling.dissolved(connection, claim)
-        return [row_id(nonce, seq) for nonce, seq in named]
+        return named
 
 
 def _places(connection: Connection, route: Route, bank: str) -> list[int]:
@@ -182,9 +179,9 @@ def _places(connection: Connection, route: Route, bank: str) -> list[int]:
 
 def _no_traces(connection: Connection, route: Route, bank: str) -> None:
     """Of a bank that was cleared, no document's name stays here."""
-    for table in (outbox, outcomes):
-        done = (table.c.route == route.url) & (table.c.bank == bank)
-        connection.execute(delete(table).where(done & (outbox.c.state == "completed") if table is outbox else done))
+    delivered = (outbox.c.route == route.url) & (outbox.c.bank == bank) & (outbox.c.state == "completed")
+    connection.execute(delete(outbox).where(delivered))
+    connection.execute(delete(outcomes).where(outcomes.c.route == route.url, outcomes.c.bank == bank))
 
 
 def _tags(body: str | None) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import datetime
+from typing import Any, Protocol
 
 from lorebank._delivery.owner import is_gone, own_name
 from lorebank._domain.events import DeadLettered, Event, KeyTakenOver, OutageEnded, OutageStarted
@@ -27,7 +28,7 @@ from lorebank._ledger import settling
 from lorebank._ledger.claims import Terms, claim_asking, claim_sending, next_due
 from lorebank._ledger.ledger import Ledger, expire, foreign, free_leases, route_state, take_over
 from lorebank._ledger.values import Bounds, Claim, Moment, Outage, Route, Trouble
-from lorebank.errors import ForbiddenError, LorebankError, RefusedError, UnavailableError
+from lorebank.errors import DeadlineError, ForbiddenError, GarbledError, LorebankError, RefusedError, UnavailableError
 
 logger = logging.getLogger("lorebank")
 LONGEST_SLEEP = 30.0
@@ -45,6 +46,7 @@ class Server(Protocol):
     def progress(self, bank: str, operation_id: str) -> Operation: ...
     def retry(self, bank: str, operation_id: str) -> None: ...
     def holds(self, bank: str, document_id: str, text: str) -> bool: ...
+    def revive(self, bank: str, documents: Sequence[str], before: datetime) -> None: ...
     def probe(self) -> None: ...
 
 
@@ -86,10 +88,13 @@ class Sender:
         settings = self._settings
         self._signals = _Signals()
         self._thread: threading.Thread | None = None
-        self._chores_at = 0.0
+        self._unreadable: list[str] = []
+        self._chores_at, self._asks_first = 0.0, True
         self.owner = own_name()
         longest = max(self._longest, settling.LONGEST_WAIT)
-        self.terms = Terms(self.owner, settings.batch_rows, settings.batch_seconds, self._lease, longest, envelope, self._spoilt)
+        self.terms = Terms(
+            self.owner, settings.batch_rows, settings.batch_seconds, self._lease, longest, envelope, self._unreadable.extend
+        )
 
     @property
     def started(self) -> bool:
@@ -168,9 +173,7 @@ class Sender:
                 return False, rest
             if not urgent and not full and (idle := self._idle()) > 0:
                 return False, idle
-            busy = self._send(urgent=urgent)
-            if not self._resting(urgent=urgent):
-                busy |= self._ask(urgent=urgent)
+            busy = self._turn(urgent=urgent)
             idle = min(self._idle(), URGENT_REST) if urgent else self._idle()  # another process may end, or settle, its part
             return busy, max(idle, 0.01)
         except LorebankError as error:
@@ -179,9 +182,21 @@ class Sender:
             logger.exception("the outbox can't be worked on")
         return False, URGENT_REST if urgent else LONGEST_SLEEP / 6
 
+    def _turn(self, *, urgent: bool) -> bool:
+        """Sends and asks, in turns one and then the other first: what fails first lets the server rest, and neither kind may
+        keep the other from ever being done.
+        """
+        self._asks_first = not self._asks_first
+        first, second = (self._ask, self._send) if self._asks_first else (self._send, self._ask)
+        busy = first(urgent=urgent)
+        return (not self._resting(urgent=urgent) and second(urgent=urgent)) or busy
+
     def _send(self, *, urgent: bool) -> bool:
         now = time.time()
+        self._unreadable.clear()
         claim = self._ledger.write(lambda c: claim_sending(c, self._route, self.terms, now, urgent=urgent))
+        if self._unreadable:
+            self._tell(DeadLettered("", tuple(self._unreadable), "the rows can't be read"))
         if claim is None:
             return False
         try:
@@ -204,8 +219,9 @@ class Sender:
             self._trouble(claim, error, urgent=urgent)
 
     def _trouble(self, claim: Claim, error: LorebankError, *, urgent: bool) -> None:
-        own = isinstance(error, UnavailableError) and (error.status or 0) >= 500
-        trouble = Trouble(_words(error), error.retry_after, isinstance(error, ForbiddenError), own)
+        broken = isinstance(error, UnavailableError) and (error.status or 0) >= 500
+        suspect = broken or isinstance(error, (GarbledError, DeadlineError))
+        trouble = Trouble(_words(error), error.retry_after, isinstance(error, ForbiddenError), suspect, broken)
         longest = min(URGENT_REST, self._longest) if urgent and not trouble.refused and trouble.asked is None else self._longest
         moment = Moment(time.time(), longest, random.random())  # noqa: S311 - jitter
         change, dead = self._ledger.write(lambda c: settling.troubled(c, claim, self._route, trouble, moment))
@@ -244,6 +260,8 @@ class Sender:
         if operation.running:
             self._ledger.write(lambda c: settling.running(c, claim, now, longest))
         elif operation.state == "completed" or (operation.state == "not_found" and self._took_effect(claim)):
+            if operation.created_at is not None:
+                self._server.revive(claim.bank, [item["document_id"] for item in _items(claim)], operation.created_at)
             counts = operation.items, operation.tokens
             self._ledger.write(lambda c: settling.completed(c, claim, self._route, now, counts))
         elif operation.state == "not_found":
@@ -259,8 +277,7 @@ class Sender:
         """
         if claim.losses >= settling.SERVER_RETRIES:
             return True
-        items = json.loads(claim.body)["items"]
-        appends = [item for item in items if item.get("update_mode") == "append"]
+        appends = [item for item in _items(claim) if item.get("update_mode") == "append"]
         return bool(appends) and all(self._server.holds(claim.bank, i["document_id"], i["content"]) for i in appends)
 
     def _change(self, claim: Claim, change: Outage) -> None:
@@ -272,9 +289,6 @@ class Sender:
         if rows:
             logger.warning("%d writes were given up; they stay in the outbox", len(rows))
             self._tell(DeadLettered(claim.bank, tuple(rows), reason))
-
-    def _spoilt(self, rows: Sequence[str]) -> None:
-        self._tell(DeadLettered("", tuple(rows), "the rows can't be read"))
 
     def _resting(self, *, urgent: bool) -> float:
         """Seconds for which the server is to be left alone; it is asked for nothing meanwhile."""
@@ -314,6 +328,12 @@ class Sender:
             return
         for bank, count in self._ledger.write(lambda c: take_over(c, self._route, older)):
             self._tell(KeyTakenOver(bank, count))
+
+
+def _items(claim: Claim) -> list[dict[str, Any]]:
+    """What a batch sends."""
+    items: list[dict[str, Any]] = json.loads(claim.body)["items"]
+    return items
 
 
 def _words(error: LorebankError) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from lorebank._domain.events import Listener
@@ -155,6 +156,10 @@ class HindsightBackend:
         except MissingError:
             return False
         return text in (paper.original_text or "")
+
+    def revive(self, bank: str, documents: Sequence[str], before: datetime) -> None:
+        """Makes statements that were told again valid again; `before` is when the server took them."""
+        editing.revive(self._server, bank, documents, before)
 
     def probe(self) -> None:
         """Asks for as little as can be, with the key; raises where that fails."""

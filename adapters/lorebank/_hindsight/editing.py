@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+
 from lorebank._domain.memory import Memory
 from lorebank._domain.requests import Change
 from lorebank._domain.scope import Scope
-from lorebank._hindsight.answers import SUPERSEDED, Answer, Unit
+from lorebank._hindsight.answers import SUPERSEDED, Answer, Unit, Units
 from lorebank._hindsight.memories import FACTS, Found, facts_of, find
 from lorebank._hindsight.server import Server
-from lorebank.errors import UnsupportedError, UsageError
+from lorebank._hindsight.wire import explicit
+from lorebank.errors import RefusedError, UnsupportedError, UsageError
 
 
 def update(server: Server, scope: Scope, memory_id: str, change: Change) -> Memory:
@@ -65,3 +70,22 @@ def withdraw(server: Server, found: Found, replacement: str | None) -> Unit:
     reason = "invalidated by lorebank" if replacement is None else f"{SUPERSEDED}{replacement}"
     place = (found.bank, "memories", found.unit.id)
     return server.change(Unit, "PATCH", place, {"state": "invalidated", "reason": reason})
+
+
+def revive(server: Server, bank: str, documents: Sequence[str], before: datetime) -> None:
+    """Statements that were invalidated and then, after `before`, told again are valid again. The server itself leaves the
+    facts of a text that it knows as they are. Documents that callers name are theirs to keep.
+    """
+    told = [document for document in documents if explicit(document)]
+    if not told or not _any_invalidated(server, bank):
+        return
+    for document in told:
+        for unit in list(server.pages(Units, bank, "memories", "list", query={"document_id": document, "state": "invalidated"})):
+            if unit.invalidated_at is None or unit.invalidated_at <= before:
+                with suppress(RefusedError):  # forgotten meanwhile
+                    server.change(Unit, "PATCH", (bank, "memories", unit.id), {"state": "valid"})
+
+
+def _any_invalidated(server: Server, bank: str) -> bool:
+    """One question spares most banks one for each document."""
+    return next(server.pages(Units, bank, "memories", "list", query={"state": "invalidated"}, size=1), None) is not None

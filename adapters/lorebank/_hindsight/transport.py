@@ -1,11 +1,13 @@
-"""The one place that knows HTTP: one client for each server, total deadlines, retries of reads, a cap on answers.
+"""The one place that knows HTTP: one pool for each server, total deadlines, retries of reads, a cap on answers.
 
-httpx bounds each single read and write; a body that drips never reaches such a bound. Here the streams themselves know the
-moment at which the whole call is over: it travels as the timeout of every read and write.
+The pool is httpcore's, which httpx is built on; its client above it costs a third of a call and is left out. httpx gives the
+address and the certificates. Both bound each single read and write, which a body that drips never reaches. Here the
+streams themselves know the moment at which the whole call is over: it travels as the timeout of every read and write.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import random
 import threading
@@ -25,6 +27,8 @@ from lorebank._forks import Forkable, watch_forks
 from lorebank._hindsight import faults
 from lorebank._hindsight.breaker import Breaker
 from lorebank.errors import DeadlineError, GarbledError, LorebankError, RateLimitedError, UnavailableError, UsageError
+
+codecs.lookup("idna")  # names of hosts need it: looked up late, a fork in the midst of it leaves the child without for good
 
 TRIES = 3
 FIRST_PAUSE = 0.1
@@ -58,7 +62,7 @@ class Call:
 
 
 class Transport(Forkable):
-    """Calls one server. Safe for threads; the client is built by the first call, and anew in a forked child."""
+    """Calls one server. Safe for threads; the pool is built by the first call, and anew in a forked child."""
 
     _pool: httpcore.ConnectionPool | None
     _building: threading.Lock

@@ -46,10 +46,11 @@ class Terms:
 def claim_sending(connection: Connection, route: Route, terms: Terms, now: float, *, urgent: bool) -> Claim | None:
     """A batch to send: one that is sealed and due, else a new one. `urgent` waits for no company.
 
-    One that failed by itself lets a new one go first, once: that tells whether the batch is at fault, or the server.
+    One that failed by itself since a batch was last taken lets a new one go first: that tells whether the batch is at fault,
+    or the server.
     """
     found = _due(connection, route, ("sealed",), terms, now, urgent=urgent)
-    if found is None or (found["strikes"] and found["seen"] == _passed(connection, route)):
+    if found is None or found["seen"] == _passed(connection, route):
         found = _seal(connection, route, terms, now, urgent=urgent) or found
     return None if found is None else _leased(connection, found, terms, now)
 

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, exists, func, sele
 from lorebank._domain.outbox import LOST, STATES, UNDERWAY, WAITING, OutboxEntry, OutboxStatus, RowState, sources, target
 from lorebank._ledger.ledger import route_state
 from lorebank._ledger.schema import batches, outbox, outcomes
-from lorebank._ledger.settling import forgotten
+from lorebank._ledger.settling import forgotten, portions
 from lorebank._ledger.values import Route, place, row_id
 from lorebank.errors import MissingError
 
@@ -52,7 +52,12 @@ def requeue(connection: Connection, route: Route, bank: str | None, ids: Sequenc
     stands.
     """
     dead = _mine(route, bank) & outbox.c.state.in_(sources("requeue"))
-    chosen = dead if ids is None else dead & outbox.c.seq.in_(_places(connection, ids))
+    if ids is None:
+        return _requeued(connection, dead, now)
+    return sum(_requeued(connection, dead & outbox.c.seq.in_(some), now) for some in portions(_places(connection, ids)))
+
+
+def _requeued(connection: Connection, chosen: ColumnElement[bool], now: float) -> int:
     later = outbox.alias()
     newer = exists().where(
         later.c.route == outbox.c.route,
@@ -74,8 +79,9 @@ def requeue(connection: Connection, route: Route, bank: str | None, ids: Sequenc
 def purge(connection: Connection, route: Route, bank: str | None, ids: Sequence[str]) -> int:
     """Deletes rows that wait for a person or for their first sending; gives how many. What is underway is not touched."""
     states = (*LOST, "held", "pending")
-    chosen = _mine(route, bank) & outbox.c.state.in_(states) & outbox.c.seq.in_(_places(connection, ids))
-    places = list(connection.scalars(select(outbox.c.seq).where(chosen)))
+    idle = _mine(route, bank) & outbox.c.state.in_(states)
+    named = portions(_places(connection, ids))
+    places = [seq for some in named for seq in connection.scalars(select(outbox.c.seq).where(idle, outbox.c.seq.in_(some)))]
     forgotten(connection, places)
     return len(places)
 
@@ -118,14 +124,39 @@ def _entry(row: RowMapping) -> OutboxEntry:
     )
 
 
-def doomed(connection: Connection, route: Route, bank: str, chosen: ColumnElement[bool]) -> tuple[list[str], list[str]]:
+def names(connection: Connection, places: Sequence[int]) -> list[str]:
+    """The ids of rows, by their places."""
+    return [identifier for some in portions(places) for identifier, _ in _named(connection, outbox.c.seq.in_(some))]
+
+
+def _named(connection: Connection, chosen: ColumnElement[bool]) -> list[tuple[str, int]]:
+    """The ids and places of rows, in their order."""
+    found = connection.execute(select(outbox.c.nonce, outbox.c.seq).where(chosen).order_by(outbox.c.seq))
+    return [(row_id(row.nonce, row.seq), row.seq) for row in found]
+
+
+def doomed(connection: Connection, route: Route, bank: str, places: Sequence[int]) -> tuple[list[str], list[str]]:
     """Takes the chosen rows of a bank out: those that wait at once; the batches of those underway are set apart, so that
     nobody sends them or tries them again. Gives the ids of the rows taken out, and the batches.
     """
-    mine = _mine(route, bank) & chosen
-    idle = mine & outbox.c.state.in_((*LOST, "held", "pending"))
-    rows = connection.execute(select(outbox.c.nonce, outbox.c.seq).where(idle)).all()
-    forgotten(connection, [seq for _, seq in rows])
-    held = list(connection.scalars(select(outbox.c.batch).where(mine, outbox.c.state.in_(UNDERWAY)).distinct()))
-    connection.execute(update(batches).where(batches.c.id.in_(held)).values(doomed=1))
-    return [row_id(nonce, seq) for nonce, seq in rows], held
+    taken: list[str] = []
+    held: list[str] = []
+    for some in portions(places):
+        mine = _mine(route, bank) & outbox.c.seq.in_(some)
+        rows = _named(connection, mine & outbox.c.state.in_((*LOST, "held", "pending")))
+        forgotten(connection, [seq for _, seq in rows])
+        taken += [identifier for identifier, _ in rows]
+        held += connection.scalars(select(outbox.c.batch).where(mine, outbox.c.state.in_(UNDERWAY)).distinct())
+    apart = list(dict.fromkeys(held))
+    _mark(connection, apart, 1)
+    return taken, apart
+
+
+def spared(connection: Connection, held: Sequence[str]) -> None:
+    """Batches that were set apart go on as before."""
+    _mark(connection, held, 0)
+
+
+def _mark(connection: Connection, held: Sequence[str], value: int) -> None:
+    for some in portions(held):
+        connection.execute(update(batches).where(batches.c.id.in_(some)).values(doomed=value))

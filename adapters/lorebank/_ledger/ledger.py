@@ -107,11 +107,11 @@ class Ledger:
             return False
 
 
-def release(connection: Connection, route: Route, bank: str | None = None) -> int:
-    """Lets held rows go; gives how many."""
-    chosen = (outbox.c.route == route.url) & outbox.c.state.in_(sources("release"))
-    chosen = chosen if bank is None else chosen & (outbox.c.bank == bank)
-    return connection.execute(update(outbox).where(chosen).values(state=target("release"))).rowcount
+def release(connection: Connection, route: Route) -> int:
+    """Lets held rows go; gives the place of the newest row."""
+    held = (outbox.c.route == route.url) & outbox.c.state.in_(sources("release"))
+    connection.execute(update(outbox).where(held).values(state=target("release")))
+    return connection.scalar(select(func.max(outbox.c.seq))) or 0
 
 
 def expire(connection: Connection, route: Route, bounds: Bounds, now: float) -> list[tuple[str, str]]:
@@ -131,11 +131,6 @@ def left(connection: Connection, route: Route, mark: int, *, accepted: bool) -> 
     open_states = ("held", "pending", "sealed") if accepted else WAITING
     chosen = (outbox.c.route == route.url) & outbox.c.state.in_(open_states) & (outbox.c.seq <= mark)
     return connection.scalar(select(func.count()).select_from(outbox).where(chosen)) or 0
-
-
-def newest(connection: Connection) -> int:
-    """The place of the newest row."""
-    return connection.scalar(select(func.max(outbox.c.seq))) or 0
 
 
 def lost_rows(connection: Connection, route: Route) -> int:

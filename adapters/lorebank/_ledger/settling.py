@@ -6,8 +6,8 @@ A batch that somebody else has settled meanwhile is left as it is: every step st
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
@@ -15,6 +15,7 @@ from lorebank._domain.outbox import Step, rest, sources, target
 from lorebank._ledger.schema import batches, outbox, outcomes, routes, totals
 from lorebank._ledger.values import Claim, Moment, Outage, Route, Trouble, row_id
 
+T = TypeVar("T")
 FIRST_POLL, LONGEST_POLL = 0.1, 5.0
 """Seconds until an operation is asked after, doubling up to the second figure."""
 SERVER_RETRIES = 3
@@ -26,7 +27,7 @@ LONGEST_WAIT = RETRY_AFTER * 4**SERVER_RETRIES
 STRIKES = 5
 """How often a batch may fail with a 5xx while others pass."""
 IN_PLACE = 500
-"""How many rows one statement names."""
+"""How many values one statement names: SQLite bounds them."""
 
 
 def accepted(connection: Connection, claim: Claim, route: Route, now: float) -> Outage:
@@ -109,8 +110,8 @@ def troubled(connection: Connection, claim: Claim, route: Route, trouble: Troubl
     if batch is None:
         return change, []
     passed = connection.scalar(select(routes.c.successes).where(_of(route))) or 0
-    strikes = batch.strikes + int(trouble.own and (batch.seen < 0 or passed > batch.seen))
-    own = {"strikes": strikes, "seen": passed if trouble.own else batch.seen, "reason": trouble.reason}
+    strikes = batch.strikes + int(trouble.broken and (batch.seen < 0 or passed > batch.seen))
+    own = {"strikes": strikes, "seen": passed if trouble.suspect else batch.seen, "reason": trouble.reason}
     _batch(connection, claim, due=moment.now + min(pause, LONGEST_POLL), owner=None, lease=0, **own)
     connection.execute(update(outbox).where(_of_batch(claim)).values(attempts=outbox.c.attempts + 1))
     if strikes < STRIKES or claim.state != "sealed":
@@ -136,10 +137,16 @@ def _calmed(connection: Connection, route: Route, now: float) -> Outage:
 
 def forgotten(connection: Connection, places: Sequence[int]) -> None:
     """Takes rows out of the outbox, whatever became of them."""
-    for start in range(0, len(places), IN_PLACE):
-        some = outbox.c.seq.in_(places[start : start + IN_PLACE])
-        account(connection, some)
-        connection.execute(delete(outbox).where(some))
+    for some in portions(places):
+        chosen = outbox.c.seq.in_(some)
+        account(connection, chosen)
+        connection.execute(delete(outbox).where(chosen))
+
+
+def portions(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Values in portions that one statement can name."""
+    for start in range(0, len(values), IN_PLACE):
+        yield values[start : start + IN_PLACE]
 
 
 def dissolved(connection: Connection, claim: Claim) -> None:

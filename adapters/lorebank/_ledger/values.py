@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,13 +62,15 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """Why a batch could not be sent or asked after. `asked` seconds are what the server wants to be left alone for;
-    `refused` is a key that is not accepted; `own` a failure that may be the batch's own (a 5xx).
+    `refused` is a key that is not accepted. A `suspect` batch got as far as to fail by itself (no answer in time, garbage, a
+    5xx); a `broken` one is given up when that is a 5xx again and again while others pass.
     """
 
     reason: str
     asked: float | None = None
     refused: bool = False
-    own: bool = False
+    suspect: bool = False
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,10 @@ def row_id(nonce: str, seq: int) -> str:
 
 
 NONCE = 16
+_PLACED = re.compile(f"([0-9a-f]{{{NONCE}}})([0-9a-f]{{1,15}})")
 
 
 def place(identifier: str) -> tuple[str, int] | None:
     """A row's nonce and place, from its id; `None` for what is no row's id."""
-    try:
-        return identifier[:NONCE], int(identifier[NONCE:], 16)
-    except ValueError:
-        return None
+    found = _PLACED.fullmatch(identifier)
+    return None if found is None else (found[1], int(found[2], 16))

@@ -61,6 +61,7 @@ class _Signals:
     cycles: int = 0
     fresh: int = 0
     planned: float = 0.0
+    resting: bool = False
 
 
 class Sender:
@@ -114,11 +115,14 @@ class Sender:
                 self._thread.start()
 
     def nudge(self, rows: int) -> None:
-        """Tells of new rows. While they would only wait for company, the sender is let sleep: it competes with writers."""
+        """Tells of new rows. While they would only wait, for company or for the server, the sender is let sleep: it competes
+        with writers.
+        """
         signals = self._signals
         signals.fresh += rows
-        soon = signals.planned <= time.monotonic() + self._settings.batch_seconds
-        if self._thread is None or signals.urgent or signals.fresh >= self._settings.batch_rows or not soon:
+        full = signals.fresh >= self._settings.batch_rows and not signals.resting
+        soon = signals.planned <= time.monotonic() + self._settings.batch_seconds or signals.resting
+        if self._thread is None or signals.urgent or full or not soon:
             self.wake()
 
     def wait(self, seconds: float) -> bool:
@@ -152,7 +156,7 @@ class Sender:
     def _run(self, signals: _Signals) -> None:
         while not signals.stopped:
             with signals.changed:
-                signals.woken, signals.planned = False, math.inf  # unknown: who writes meanwhile, wakes
+                signals.woken, signals.planned, signals.resting = False, math.inf, False  # unknown: who writes meanwhile, wakes
             busy, pause = self._cycle(signals)
             with signals.changed:
                 signals.cycles += 1
@@ -169,7 +173,8 @@ class Sender:
         try:
             self._chores()
             rest = self._resting(urgent=urgent)
-            if rest > 0:
+            signals.resting = rest > 0
+            if signals.resting:
                 return False, rest
             if not urgent and not full and (idle := self._idle()) > 0:
                 return False, idle

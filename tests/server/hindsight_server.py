@@ -79,10 +79,11 @@ class Place:
         """Stops the server and keeps its data."""
         subprocess.run(self._script("stop", name), check=True, capture_output=True, timeout=120)
 
-    def kill(self, name: str) -> None:
-        """Kills the API process, as a crash would; its database stays up."""
-        pid, _ = self.run_of(name).joinpath("api.pid").read_text(encoding="ascii").split()
-        os.kill(int(pid), signal.SIGKILL)
+    def kill(self, name: str, *parts: str) -> None:
+        """Kills some of a server's processes (`api`, `stub`, `postgres`), as a crash would."""
+        for part in parts:
+            pid, _ = self.run_of(name).joinpath(f"{part}.pid").read_text(encoding="ascii").split()
+            os.kill(int(pid), signal.SIGKILL)
 
     def run_of(self, name: str) -> Path:
         """Logs and pid files of one server."""
@@ -165,7 +166,12 @@ class OwnHindsight:
 
     def kill(self) -> None:
         """Kills it with SIGKILL; calls in flight break off, what the database acknowledged stays."""
-        self._place.kill(self._name)
+        self._place.kill(self._name, "api")
+        self._running = False
+
+    def cut_power(self) -> None:
+        """Kills all of it, its database too; what that held is gone with the next start."""
+        self._place.kill(self._name, "api", "stub", "postgres")
         self._running = False
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hindsight_server import Hindsight
+from hindsight_server import Hindsight, OwnHindsight
 
 Json = dict[str, Any]
 
@@ -187,3 +187,11 @@ def test_unknown_fields_are_named_in_a_header(wire: Bank) -> None:
     answer = wire.client.post("memories/recall", json={"query": "Who drinks tea?", "max_token": 5})
     assert answer.status_code == 200
     assert "max_token" in answer.headers["x-ignored-params"]
+
+
+def test_a_server_starts_after_its_machine_was_killed(own_hindsight: OwnHindsight) -> None:
+    """Its database syncs nothing: what a kill tore would keep it down, or tell falsehoods, so it begins anew."""
+    own_hindsight.cut_power()
+    own_hindsight.start()
+    banks = httpx.get(f"{own_hindsight.url}/v1/default/banks", timeout=60).raise_for_status().json()
+    assert banks["banks"] == []

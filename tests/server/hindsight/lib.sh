@@ -33,6 +33,22 @@ end_pid() {
   rm -f "$1"
 }
 
+# All that runs under one name; PostgreSQL breaks off its sessions and writes everything down.
+end_parts() {
+  end_pid "$run/api.pid" TERM 15
+  end_pid "$run/stub.pid" TERM 5
+  end_pid "$run/postgres.pid" INT 30
+}
+
+# shut_down_in_order PG_HOME DATA: whether a database that is down wrote everything down first.
+shut_down_in_order() {
+  local controldata
+  for controldata in "$1"/.pg0/installation/*/bin/pg_controldata; do
+    LC_ALL=C "$controldata" "$2" 2>/dev/null | grep -q '^Database cluster state: *shut down$' && return 0
+  done
+  return 1
+}
+
 port_open() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 http_ok() {

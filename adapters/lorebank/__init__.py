@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from lorebank._domain.item import Item
     from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal
     from lorebank._domain.mental_model import MentalModel, Seed
+    from lorebank._domain.message import Message
     from lorebank._domain.operations import Directive, Document, Operation
     from lorebank._domain.outbox import OutboxEntry, OutboxStatus
+    from lorebank._domain.session import Injection, Trace, TurnReceipt
     from lorebank._domain.settings import (
         ConnectionSettings,
         MentalModelSettings,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         RetainSettings,
     )
     from lorebank._open import open_bank, per_user
+    from lorebank._session.session import Session
     from lorebank.errors import (
         DeadlineError,
         ForbiddenError,
@@ -53,11 +56,13 @@ __all__ = [
     "Document",
     "ForbiddenError",
     "GarbledError",
+    "Injection",
     "Item",
     "LorebankError",
     "Memory",
     "MentalModel",
     "MentalModelSettings",
+    "Message",
     "MissingError",
     "Missions",
     "MnemopiSettings",
@@ -77,6 +82,9 @@ __all__ = [
     "Removal",
     "RetainSettings",
     "Seed",
+    "Session",
+    "Trace",
+    "TurnReceipt",
     "UnavailableError",
     "UnsupportedError",
     "UsageError",
@@ -89,8 +97,10 @@ _HOMES = {
     "_domain.item": ("Item",),
     "_domain.memory": ("Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
     "_domain.mental_model": ("MentalModel", "Seed"),
+    "_domain.message": ("Message",),
     "_domain.operations": ("Directive", "Document", "Operation"),
     "_domain.outbox": ("OutboxEntry", "OutboxStatus"),
+    "_domain.session": ("Injection", "Trace", "TurnReceipt"),
     "_domain.settings": (
         "ConnectionSettings",
         "MentalModelSettings",
@@ -102,6 +112,7 @@ _HOMES = {
         "RetainSettings",
     ),
     "_open": ("open_bank", "per_user"),
+    "_session.session": ("Session",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

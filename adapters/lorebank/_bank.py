@@ -25,20 +25,16 @@ from lorebank._domain.memory import (
     UpdateMode,
     Writer,
 )
-from lorebank._domain.requests import (
-    FlushReport,
-    Health,
-    Integrity,
-    Kept,
-    ListRequest,
-    ReflectRequest,
-    Stats,
-)
+from lorebank._domain.requests import FlushReport, Health, Integrity, Kept, ListRequest, ReflectRequest, Stats
 from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
+from lorebank._domain.toolbook import ToolName, parse_tools
 from lorebank._editing import admitted_change, forgettable, selection
 from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, Reach, parse_offset
 from lorebank._joined import Part, join
 from lorebank._mental_models import MentalModelHandle
+from lorebank._session.home import Home
+from lorebank._session.registry import registry_of
+from lorebank._session.session import Session
 from lorebank._twins import Threads, twin
 from lorebank._writing import admit_items
 from lorebank.errors import UsageError
@@ -116,6 +112,16 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def outbox(self) -> OutboxHandle:
         """The bank's writes that have not reached the server yet."""
         return OutboxHandle(self._reach)
+
+    def session(self, session_id: str, *, tools: Sequence[ToolName] | None = None) -> Session:
+        """The session of a conversation: recall before each turn, retain after it. Opening an id twice gives the same live
+        session; the last `close` ends it. `tools` are the memory tools that the model is offered, for the instructions.
+        """
+        connections = self.connections
+        home = Home(connections, self._scope, self._scoping, self._label)
+        opened = registry_of(connections).session(home, parse.parse_name(session_id, "session_id"))
+        opened.tools = opened.tools if tools is None else parse_tools(tools)
+        return opened
 
     def joined(self, other: Bank, weight: float = 1.0) -> Bank:
         """A bank that recalls from this one and another in parallel, as one ranking, the same text once.
@@ -238,7 +244,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
 
     def get(self, id: str) -> Memory:
         """The memory with this id, whole, whatever its state; `MissingError` where this bank may read no such memory."""
-        return self.connections.backend.get(self._scope, _id(id))
+        return self.connections.backend.get(self._scope, parse.parse_name(id, "id"))
 
     def list(
         self,
@@ -273,11 +279,11 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         change = admitted_change(
             self._connections, self._scope.bank, content=content, importance=importance, tags=tags, metadata=metadata
         )
-        return self.connections.backend.update(self._scope, _id(id), change)
+        return self.connections.backend.update(self._scope, parse.parse_name(id, "id"), change)
 
     def invalidate(self, id: str, *, replacement: str | None = None) -> Memory:
         """Says that a memory is no longer true: it is kept but not recalled. `replacement` is the id that is true now."""
-        own, other = _id(id), None if replacement is None else parse.parse_name(replacement, "replacement")
+        own, other = parse.parse_name(id, "id"), None if replacement is None else parse.parse_name(replacement, "replacement")
         if other == own:
             raise UsageError("a memory can't replace itself")
         return self.connections.backend.invalidate(self._scope, own, other)
@@ -385,7 +391,3 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def _rule(self, tags: Sequence[str] | None, match: object, groups: Sequence[Mapping[str, Any]] | None) -> TagRule | None:
         """The caller's tag filter; the backend AND-s the scope's."""
         return Scope("", ()).narrowed(parse_filter(tags, match), *parse_tag_groups(groups))
-
-
-def _id(value: object) -> str:
-    return parse.parse_name(value, "id")

@@ -9,7 +9,7 @@ import weakref
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from lorebank._domain.events import Event, Listener
@@ -26,7 +26,7 @@ from lorebank._twins import Threads
 from lorebank.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from lorebank._domain.ports import Backend
+    from lorebank._domain.ports import Backend, Completer
 
 logger = logging.getLogger("lorebank")
 OnFailure = Literal["skip", "raise"]
@@ -55,6 +55,7 @@ class Connections:
         self.listeners = listeners
         self.on_failure: OnFailure = on_failure
         self.threads = Threads("lorebank-verb")
+        self.sessions: Any = None  # what sessions share; made by the first of them
         self.closed = False
         backend.announce(self.tell)
         if backend.name == "hindsight":
@@ -101,7 +102,9 @@ def _close_all() -> None:
             connections.close()
 
 
-def find_backend(url: str | None, settings: AllSettings, ledger: str | None = None) -> Backend:
+def find_backend(
+    url: str | None, settings: AllSettings, ledger: str | None = None, completer: Completer | None = None
+) -> Backend:
     """The backend of a URL: the argument, else `LOREBANK_URL`, else `HINDSIGHT_API_URL`, else the default file.
 
     `ledger` is the URL of the database that a server's outbox lives in. `LOREBANK_URL=off` wins over everything.
@@ -109,6 +112,8 @@ def find_backend(url: str | None, settings: AllSettings, ledger: str | None = No
     found = url or os.environ.get("LOREBANK_URL") or _server_url() or default_url()
     scheme = urlsplit(found).scheme.lower()
     if scheme in ("http", "https"):
+        if completer is not None:
+            raise UnsupportedError("Hindsight takes no `completer`: the server has a model of its own; leave it out")
         from lorebank._delivery.backend import OutboxBackend  # httpx and SQLAlchemy load when a bank is opened
 
         return OutboxBackend(
@@ -124,7 +129,7 @@ def find_backend(url: str | None, settings: AllSettings, ledger: str | None = No
         raise UsageError(f"`url` must begin with sqlite:///, https:// or http://; found {_without_secrets(found)!r}")
     from lorebank._mnemopi.backend import MnemopiBackend  # SQLAlchemy and numpy load when a bank is opened
 
-    return MnemopiBackend(found, settings.mnemopi)
+    return MnemopiBackend(found, settings.mnemopi, completer=completer)
 
 
 def _server_url() -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from lorebank._connections import Connections
 from lorebank._domain.events import ModelRefreshed
 from lorebank._domain.memory import parse_text
-from lorebank._domain.mental_model import SEEDS, MentalModel, Revision, Seed, parse_model, parse_model_id
+from lorebank._domain.mental_model import SEEDS, MentalModel, Revision, Seed, Trigger, parse_model, parse_model_id, with_diffs
 from lorebank._domain.scope import Scope, Scoping
 from lorebank._twins import Threads, twin
 from lorebank.errors import RefusedError, UsageError
@@ -38,9 +38,29 @@ class MentalModelHandle:
         """One mental model; `MissingError` where there is none."""
         return self._connections.backend.models.get(self._scope, parse_model_id(id))
 
-    def create(self, id: str, *, name: str, source_query: str, tags: Sequence[str] = (), max_tokens: int = 800) -> MentalModel:
-        """A new mental model, answered at once; an id that exists is a `RefusedError`."""
-        fields = {"id": id, "name": name, "source_query": source_query, "tags": tags, "max_tokens": max_tokens}
+    def create(
+        self,
+        id: str,
+        *,
+        name: str,
+        source_query: str,
+        tags: Sequence[str] = (),
+        max_tokens: int = 800,
+        trigger: Trigger = "delta",
+    ) -> MentalModel:
+        """A new mental model, answered at once; an id that exists is a `RefusedError`.
+
+        Where a completer is to write the answer and fails, the model is there without one until it is refreshed. With the
+        `trigger` `delta` a refresh keeps of the answer what still holds, with `full` it writes anew.
+        """
+        fields = {
+            "id": id,
+            "name": name,
+            "source_query": source_query,
+            "tags": tags,
+            "max_tokens": max_tokens,
+            "trigger": trigger,
+        }
         return self._connections.backend.models.create(self._scope, parse_model(fields))
 
     def update(
@@ -72,8 +92,10 @@ class MentalModelHandle:
         return after
 
     def history(self, id: str) -> tuple[Revision, ...]:
-        """What the model said before, newest first."""
-        return self._connections.backend.models.history(self._scope, parse_model_id(id))
+        """What the model said before, newest first, each with what changed when it was replaced."""
+        models, model_id = self._connections.backend.models, parse_model_id(id)
+        former = models.history(self._scope, model_id)
+        return with_diffs(former, models.get(self._scope, model_id).content) if former else ()
 
     def delete(self, id: str) -> None:
         """Deletes the model and its history."""

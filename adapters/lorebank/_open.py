@@ -56,18 +56,20 @@ def open_bank(
     `LOREBANK_URL=off` switches memory off whatever is passed. `api_key` is the server's; without one,
     `HINDSIGHT_API_KEY` and `HINDSIGHT_API_TOKEN` are tried. `ledger` (a `sqlite:///` URL) is where writes wait for the
     server; without one, beside the default file. `project` (or `"auto"`) with `scoping` parts memories by project;
-    `shared` names a bank that is read beside this one. `on_event` hears what happens on its own. Settings are models or
-    mappings. Raises `UsageError` for bad values.
+    `shared` names a bank that is read beside this one. A `completer` (any model of the shape `lorebank.seams.Completer`)
+    writes a file's reflections and mental models; without one they are ranked memories. `on_event` hears what happens on
+    its own. Settings are models or mappings. Raises `UsageError` for bad values.
 
     >>> bank = open_bank("sqlite:///memory.db", bank="alice")
     >>> bank = open_bank("https://hindsight.example", bank="alice", api_key="...")
     """
     _check_places(url, backend, ledger)
+    _check_lent(backend, completer)
     if on_failure not in ("skip", "raise"):
         raise UsageError(f"`on_failure` must be skip or raise; found {on_failure!r}")
     if on_event is not None and not callable(on_event):
         raise UsageError(f"`on_event` must be a function of an event; found {type(on_event).__name__}")
-    _refuse_unknown(completer=completer, embedder=embedder)
+    _refuse_unknown(embedder=embedder)
     silent = switched_off()
     label = project_label(None if silent and project == "auto" else project)
     chosen = parse_scoping(None if silent else scoping, label)
@@ -79,7 +81,7 @@ def open_bank(
         MentalModelSettings.parse(mental_models),
         MnemopiSettings.parse(mnemopi),
     )
-    found = off() if silent else backend or find_backend(url, settings, ledger)
+    found = off() if silent else backend or find_backend(url, settings, ledger, completer)
     connections = Connections(found, settings, (on_event,) if on_event else (), on_failure)
     home = None if shared is None else parse_bank_id(shared, "shared")
     return Bank(connections, parse_bank_id(bank), scoping=chosen, label=label, shared=home)
@@ -98,6 +100,12 @@ def _check_places(url: object, backend: object, ledger: object) -> None:
         raise UsageError("pass a `url` or a `backend`, not both")
     if ledger is not None:
         raise UnsupportedError("`ledger` is for the backend of a server's URL: give your `backend` its own")
+
+
+def _check_lent(backend: object, completer: object) -> None:
+    """A backend that was passed has its own completer, or none."""
+    if backend is not None and completer is not None:
+        raise UnsupportedError("`completer` is for a file's URL: give your `backend` its own")
 
 
 def _refuse_unknown(**given: object) -> None:

@@ -28,6 +28,8 @@ from lorebank._domain.toolbook import (
     reflect_text,
     retain_text,
 )
+from lorebank._session.alias import Alias
+from lorebank._session.session import Session
 from lorebank._twins import Threads, twin
 from lorebank.errors import LorebankError, MissingError, OutboxFullError, UnavailableError, UsageError
 
@@ -67,13 +69,14 @@ def offered(include: Sequence[str] | None, bank: Bank | BankResolver) -> tuple[T
 
 
 class MemoryTools:
-    """The tools of one bank. `editable` says that `memory_edit` is offered, so that ids are shown.
+    """The tools of one bank. `editable` says that `memory_edit` is offered, so that ids are shown. What the mode of the
+    `session` that they are used in forbids is refused.
 
     A failure raises `ToolFailure`, which hosts hand to the model, unless the bank's `on_failure` is `"raise"`.
     """
 
-    def __init__(self, bank: Bank, *, editable: bool = False) -> None:
-        self._bank, self._editable = bank, editable
+    def __init__(self, bank: Bank, *, editable: bool = False, session: Session | Alias | None = None) -> None:
+        self._bank, self._editable, self._session = bank, editable, session
 
     @property
     def threads(self) -> Threads:
@@ -163,8 +166,11 @@ class MemoryTools:
             raise UsageError(f"`operation` must be update, forget or invalidate; found {operation!r}")
         return ToolReply(edit_text(operation, id, replacement if operation == "invalidate" else None), {"count": 1, "id": id})
 
-    def _guarded(self, verb: str, body: Callable[[], T]) -> T:
+    def _guarded(self, verb: ToolName, body: Callable[[], T]) -> T:
         """Lorebank's own errors become a sentence for the model, an event and a log line."""
+        if self._session is not None and (refused := self._session.refusal(verb)) is not None:
+            self._bank.connections.tell(Skipped(self._bank.scope.bank, verb, f"the session is {self._session.mode}"))
+            raise ToolFailure(refused)
         try:
             return body()
         except LorebankError as error:

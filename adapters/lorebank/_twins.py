@@ -5,7 +5,8 @@ kept: the same bank works in several loops, one after the other or at once. A ca
 thread goes on to the end of the verb.
 
 Threads come in lanes, each a pool of its own: what asks a server runs in `remote`, what only touches this machine in
-`local`, what waits for the outbox in `flush`, so that a server that hangs keeps neither a write nor a bound waiting.
+`local`, what waits for the outbox in `flush`, so that a server that hangs keeps neither a write nor a bound waiting. A
+session's calls run in `session` and wait for what they ask for in `automatic`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="HasThreads")
 
-Lane = Literal["remote", "local", "flush"]
+Lane = Literal["remote", "local", "flush", "session", "automatic"]
 WORKERS = 16
 """Threads of one lane."""
 

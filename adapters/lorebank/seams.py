@@ -34,7 +34,6 @@ from lorebank._domain.ports import (
     Directives,
     Documents,
     Embedder,
-    History,
     MentalModels,
     Operations,
     Outbox,
@@ -52,6 +51,9 @@ from lorebank._domain.requests import (
     Stats,
 )
 from lorebank._domain.scope import Scope, scope_by_bank, scope_by_tag
+from lorebank._domain.session import (
+    History,
+)
 from lorebank._domain.toolbook import (
     DEFAULT_TOOLS,
     TOOLBOOK,

@@ -1,8 +1,20 @@
 """Mental models: seeds, ids, order and the shared budget."""
 
+from datetime import UTC, datetime
+
 import pytest
 
-from lorebank._domain.mental_model import SEEDS, MentalModel, by_priority, parse_model, parse_model_id, share_budget
+from lorebank._domain.mental_model import (
+    SEEDS,
+    MentalModel,
+    Revision,
+    by_priority,
+    changes,
+    parse_model,
+    parse_model_id,
+    share_budget,
+    with_diffs,
+)
 from lorebank._domain.scope import Scoping
 from lorebank.errors import UsageError
 
@@ -115,3 +127,39 @@ def test_preferences_come_first_then_names() -> None:
 def test_who_needs_less_leaves_the_rest_to_others(sizes: list[int], total: int, shares: list[int]) -> None:
     """Water-filling, in the order of the models."""
     assert share_budget(sizes, total) == shares
+
+
+@pytest.mark.parametrize("trigger", ["delta", "full"])
+def test_a_model_says_how_it_is_refreshed(trigger: str) -> None:
+    """By delta or in full."""
+    assert parse_model({**GOOD, "trigger": trigger}).trigger == trigger
+
+
+@pytest.mark.parametrize("trigger", ["", "Delta", None, 5, []], ids=repr)
+def test_an_unknown_trigger_is_refused(trigger: object) -> None:
+    """The error names those that there are."""
+    with pytest.raises(UsageError, match=r"`trigger` must be one of delta, full"):
+        parse_model({**GOOD, "trigger": trigger})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "diff"),
+    [
+        ("a\nb\nc", "a\nx\nc", "- b\n+ x"),
+        ("a\nb", "a\nb\nc", "+ c"),
+        ("a\nb", "", "- a\n- b"),
+        ("- a\n- b", "- b\n- c", "- - a\n+ - c"),
+        ("a", "a", ""),
+    ],
+)
+def test_a_diff_tells_the_lines_that_went_and_came(before: str, after: str, diff: str) -> None:
+    """Lines that stay are left out."""
+    assert changes(before, after) == diff
+
+
+def test_each_revision_tells_what_changed_when_it_was_replaced() -> None:
+    """The newest was replaced by the present content, each other by the one after it."""
+    moment = datetime(2026, 3, 4, tzinfo=UTC)
+    told = with_diffs([Revision("b\nc", moment), Revision("a\nb", moment)], "c\nd")
+    assert [revision.diff for revision in told] == ["- b\n+ d", "- a\n+ c"]
+    assert [revision.content for revision in told] == ["b\nc", "a\nb"]

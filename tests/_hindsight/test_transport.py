@@ -7,8 +7,7 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from pydantic import SecretStr
@@ -24,20 +23,6 @@ WRITE = Call("POST", "/v1/default/banks/b/memories", 2, body=b'{"items": []}', r
 
 
 Opener = Callable[..., Transport]
-
-
-@pytest.fixture
-def transport() -> Iterator[Opener]:
-    """Opens transports, and closes them with the test."""
-    opened: list[Transport] = []
-
-    def open_one(url: str, **settings: Any) -> Transport:
-        opened.append(Transport(url, ConnectionSettings(**settings), version="1"))
-        return opened[-1]
-
-    yield open_one
-    for each in opened:
-        each.close()
 
 
 @pytest.mark.parametrize(
@@ -177,6 +162,13 @@ def test_an_address_that_can_not_be_one_is_refused(url: str, words: str, transpo
     """At construction, and without the key."""
     with pytest.raises(UsageError, match=words) as caught:
         transport(url, api_key="SECRET")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_a_key_that_no_header_can_hold_is_refused(transport: Opener) -> None:
+    """A key read from a file often ends with the line."""
+    with pytest.raises(UsageError, match="line break") as caught:
+        transport("https://hindsight.invalid", api_key="SECRET\n")
     assert "SECRET" not in str(caught.value)
 
 

@@ -1,9 +1,10 @@
-"""A bank whose time a test sets, and a look into its file."""
+"""A bank whose time a test sets, banks with a scripted completer, and a look into their file."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 
 from lorebank import Bank, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
+from lorebank.testing import ScriptedCompleter
 
 Look = Callable[[str], list[Any]]
+Scripted = Callable[..., tuple[Bank, ScriptedCompleter]]
 
 
 @dataclass
@@ -37,6 +40,18 @@ def timed(url: str, clock: Clock) -> Iterator[Bank]:
     """The bank `alice` under the test's clock."""
     with open_bank(backend=MnemopiBackend(url, clock=clock), bank="alice") as bank:
         yield bank
+
+
+@pytest.fixture
+def scripted(url: str) -> Iterator[Scripted]:
+    """Opens the bank `alice` with a completer of this script, and gives both."""
+    with ExitStack() as stack:
+
+        def build(script: Any, **options: Any) -> tuple[Bank, ScriptedCompleter]:
+            completer = ScriptedCompleter(script)
+            return stack.enter_context(open_bank(url, bank="alice", completer=completer, **options)), completer
+
+        yield build
 
 
 @pytest.fixture

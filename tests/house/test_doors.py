@@ -10,14 +10,17 @@ import pytest
 import langchain_lorebank
 import llamaindex_lorebank
 import lorebank
-from lorebank import Bank, seams, testing
+from lorebank import Bank, Session, seams, testing
 from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle
 from lorebank._mental_models import MentalModelHandle
 from lorebank.seams import MemoryTools
 
 DOORS = [lorebank, seams, testing, langchain_lorebank, llamaindex_lorebank]
-HANDLES = [Bank, MentalModelHandle, DocumentHandle, OperationHandle, DirectiveHandle, OutboxHandle, MemoryTools]
-NOT_VERBS = {"joined", "named", "threads", "connections", "mental_models", "shared", "scope", "backend", "name"}
+HANDLES = [Bank, MentalModelHandle, DocumentHandle, OperationHandle, DirectiveHandle, OutboxHandle, MemoryTools, Session]
+NOT_VERBS = {
+    *("joined", "named", "threads", "connections", "mental_models", "shared", "scope", "backend", "name", "session"),
+    *("after_fork", "alias", "change", "refusal", "skip_next"),  # a session's own, without I/O
+}
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from lorebank._delivery.drafts import draft
 from lorebank._delivery.removal import Removing
 from lorebank._delivery.sender import Sender
+from lorebank._delivery.sessions import QueuedSessions
 from lorebank._domain.events import Event, LedgerMoved, Listener
 from lorebank._domain.item import Item
 from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal, Writer
@@ -60,6 +61,7 @@ class OutboxBackend(Forkable):
         self.models, self.documents = self.server.models, self.server.documents
         self.operations, self.directives = self.server.operations, self.server.directives
         self.outbox = LedgerOutbox(self)
+        self.sessions = QueuedSessions(self.ledger, self.sender, self.route, retain)
         self._removing = Removing(self.ledger, self.server, self.sender, self.route, connection.timeout)
         self._looked = False
         watch_forks(self)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from lorebank._domain.item import Item
 from lorebank._domain.scope import Scope
@@ -13,8 +15,9 @@ from lorebank._hindsight.wire import item_body
 from lorebank._ledger.values import Draft
 
 
-def draft(item: Item, scope: Scope, settings: RetainSettings, now: float) -> Draft:
-    """The row of an item. The same item said again has the same digest, whenever it is said.
+def draft(item: Item, scope: Scope, settings: RetainSettings, now: float, *, dated: bool = False) -> Draft:
+    """The row of an item. The same item said again has the same digest, whenever it is said. The text of a `dated` one holds its
+    own times: with others of its day it may be appended as one.
 
     Items without a document of their own share batches; a document's rows are sent by themselves, since a batch that the
     server tries again repeats every append in it.
@@ -29,10 +32,15 @@ def draft(item: Item, scope: Scope, settings: RetainSettings, now: float) -> Dra
         body=said if when is None else f'{said[:-1]},"timestamp":"{when}"}}',
         digest=_digest(said),
         solo=item.document_id is not None,
-        fold=_digest(_json({**body, "content": ""})) if append else None,
+        fold=_digest(_json({**body, "content": "", **_day(body, dated)})) if append else None,
         session=item.session,
         repeatable=not append,
     )
+
+
+def _day(body: Mapping[str, Any], dated: bool) -> dict[str, str]:
+    """What stands for a time in what is compared: the time itself, or its day."""
+    return {"timestamp": body["timestamp"][:10]} if dated and "timestamp" in body else {}
 
 
 def _json(value: object) -> str:

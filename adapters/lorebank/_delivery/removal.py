@@ -27,6 +27,7 @@ from lorebank._ledger import settling
 from lorebank._ledger.inspection import doomed, names, spared
 from lorebank._ledger.ledger import Ledger, free_leases
 from lorebank._ledger.schema import batches, outbox, outcomes
+from lorebank._ledger.sessions import forget_traces
 from lorebank._ledger.values import Claim, Route, place
 from lorebank.errors import DeadlineError
 
@@ -61,6 +62,8 @@ class Removing:
         self._server.probe()
         places = self._again(scope, selection.ids[0]) if selection.ids else self._matching(scope, selection)
         rows = self._names(places) if dry_run else self._without(scope, places)
+        if selection.session is not None and not dry_run:
+            self._ledger.write(lambda c: forget_traces(c, self._route.url, scope.bank, selection.session))
         return self._with_rows(self._server.forget(scope, selection, dry_run=dry_run), rows)
 
     def clear(self, scope: Scope) -> Removal:
@@ -182,6 +185,7 @@ def _no_traces(connection: Connection, route: Route, bank: str) -> None:
     delivered = (outbox.c.route == route.url) & (outbox.c.bank == bank) & (outbox.c.state == "completed")
     connection.execute(delete(outbox).where(delivered))
     connection.execute(delete(outcomes).where(outcomes.c.route == route.url, outcomes.c.bank == bank))
+    forget_traces(connection, route.url, bank)
 
 
 def _tags(body: str | None) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from lorebank._hindsight.faults import rejected_items
 from lorebank._hindsight.wire import envelope
 from lorebank._ledger import settling
 from lorebank._ledger.claims import Terms, claim_asking, claim_sending, next_due
-from lorebank._ledger.ledger import Ledger, expire, foreign, free_leases, route_state, take_over
+from lorebank._ledger.ledger import Ledger, expire, foreign, free_leases, release_old, route_state, take_over
 from lorebank._ledger.values import Bounds, Claim, Moment, Outage, Route, Trouble
 from lorebank.errors import DeadlineError, ForbiddenError, GarbledError, LorebankError, RefusedError, UnavailableError
 
@@ -36,6 +36,8 @@ LONGEST_SLEEP = 30.0
 URGENT_REST = 0.5
 """Seconds a route rests at most while somebody waits for the outbox to drain."""
 CHORES = 60.0
+IDLE = 300.0
+"""Seconds after which what is held for its cadence is let go, though its session has not ended."""
 
 
 class Server(Protocol):
@@ -91,6 +93,7 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._unreadable: list[str] = []
         self._chores_at, self._asks_first = 0.0, True
+        self._born = time.time()
         self.owner = own_name()
         longest = max(self._longest, settling.LONGEST_WAIT)
         self.terms = Terms(
@@ -113,6 +116,11 @@ class Sender:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, args=(signals,), name="lorebank-sender", daemon=True)
                 self._thread.start()
+
+    def attend(self) -> None:
+        """Tells of rows that are held: there must be somebody who lets them go once their session is idle."""
+        if self._thread is None:
+            self.wake()
 
     def nudge(self, rows: int) -> None:
         """Tells of new rows. While they would only wait, for company or for the server, the sender is let sleep: it competes
@@ -319,6 +327,7 @@ class Sender:
         self._chores_at = now + CHORES
         wall = time.time()
         self._ledger.write(lambda c: free_leases(c, is_gone))
+        self._ledger.write(lambda c: release_old(c, self._route, max(self._born, wall - IDLE)))
         for bank, row in self._ledger.write(lambda c: expire(c, self._route, self.bounds, wall)):
             self._tell(DeadLettered(bank, (row,), "it waited for too long"))
         older = wall - self._settings.lease_seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Recalled(Event):
-    """A tool or retriever was answered: how many memories, in how many seconds."""
+    """A tool, a retriever or a turn was answered: how many memories, in how many seconds."""
 
     count: int
     elapsed: float
@@ -23,7 +24,7 @@ class Recalled(Event):
 
 @dataclass(frozen=True, slots=True)
 class Retained(Event):
-    """A tool wrote: how many items were stored, known already, rejected, queued for the server."""
+    """A tool or a session wrote: how many items were stored, known already, rejected, queued for the server."""
 
     stored: int
     duplicates: int
@@ -56,9 +57,10 @@ class ModelRefreshed(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutageStarted(Event):
-    """The server stopped answering; writes wait in the outbox."""
+    """The server stopped answering: `writes` wait in the outbox, or the automatic `recall` gives nothing."""
 
     reason: str
+    part: Literal["writes", "recall"] = "writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class OutageEnded(Event):
 
     seconds: float
     failures: int
+    part: Literal["writes", "recall"] = "writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,13 @@ class BankPrepared(Event):
 
     made: bool
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUnreadable(Event):
+    """What a session's user has chosen can't be read: nothing is recalled or retained in it until a mode is set again."""
+
+    session: str
 
 
 Listener = Callable[[Event], object]

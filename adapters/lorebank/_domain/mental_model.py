@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from difflib import SequenceMatcher
+from typing import Literal, cast, get_args
 
 from lorebank._domain.memory import parse_text
 from lorebank._domain.scope import Scoping, parse_tags
@@ -19,7 +20,10 @@ MODEL_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class MentalModel:
-    """A named standing question (`source_query`) and its present answer (`content`, empty before the first refresh)."""
+    """A named standing question (`source_query`) and its present answer (`content`, empty before the first refresh).
+
+    With the `trigger` `delta` a refresh keeps of the answer what still holds, with `full` it writes anew.
+    """
 
     id: str
     name: str
@@ -34,10 +38,14 @@ class MentalModel:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """What a mental model said before a change, and when it was replaced."""
+    """What a mental model said before a change, and when it was replaced.
+
+    `diff` is what changed then: the lines that went (`- line`) and those that came (`+ line`), without the others.
+    """
 
     content: str
     replaced_at: datetime
+    diff: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +119,29 @@ def parse_model(fields: Mapping[str, object]) -> MentalModel:
     tokens = fields.get("max_tokens", 800)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or not 64 <= tokens <= 8192:
         raise UsageError(f"a mental model's `max_tokens` must be from 64 to 8192; found {tokens!r}")
-    tags = fields.get("tags", ())
-    parsed = parse_tags(tags)
-    return MentalModel(parse_model_id(fields.get("id")), name, query, "", parsed, tokens)
+    trigger = fields.get("trigger", "delta")
+    if trigger not in get_args(Trigger):
+        raise UsageError(f"a mental model's `trigger` must be one of {', '.join(get_args(Trigger))}; found {trigger!r}")
+    tags = parse_tags(fields.get("tags", ()))
+    return MentalModel(parse_model_id(fields.get("id")), name, query, "", tags, tokens, cast("Trigger", trigger))
+
+
+def with_diffs(revisions: Sequence[Revision], content: str) -> tuple[Revision, ...]:
+    """Revisions, newest first, each with what changed when it was replaced: by the next, the newest by the present content."""
+    following = [content, *(revision.content for revision in revisions[:-1])]
+    return tuple(
+        replace(revision, diff=changes(revision.content, after)) for revision, after in zip(revisions, following, strict=True)
+    )
+
+
+def changes(before: str, after: str) -> str:
+    """The lines of one text that the other lacks (`- line`), and the other way round (`+ line`), in their order."""
+    old, new = before.splitlines(), after.splitlines()
+    told: list[str] = []
+    for kind, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            told += [f"- {line}" for line in old[start:end]] + [f"+ {line}" for line in new[new_start:new_end]]
+    return "\n".join(told)
 
 
 def by_priority(models: Sequence[MentalModel]) -> list[MentalModel]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal, cast, get_args
@@ -51,6 +51,27 @@ class Message:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise UsageError(f"`role` must be one of {', '.join(ROLES)}; found {self.role!r}")
+
+
+def parse_messages(values: object) -> tuple[Message, ...]:
+    """Messages as they are, or mappings with a message's keys (`content` is taken for `text`)."""
+    if isinstance(values, (str, Message, Mapping)) or not isinstance(values, Iterable):
+        raise UsageError(f"`messages` must be a list of messages; found {values!r:.80}")
+    return tuple([each if isinstance(each, Message) else _parse_message(each) for each in cast("Iterable[object]", values)])
+
+
+def _parse_message(value: object) -> Message:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"a message must be a `Message` or a mapping; found {type(value).__name__}")
+    given = {str(key): each for key, each in cast("Mapping[object, Any]", value).items()}
+    if "content" in given:
+        given.setdefault("text", given.pop("content"))
+    known = [field.name for field in fields(Message)]
+    if unknown := [key for key in given if key not in known]:
+        raise UsageError(f"a message has no key {unknown[0]!r}; it may have {', '.join(known)}")
+    if not isinstance(given.get("text"), str) or not isinstance(given.get("role"), str):
+        raise UsageError("a message needs `role` and `text` (or `content`), both text")
+    return Message(**given)
 
 
 @dataclass(frozen=True, slots=True)

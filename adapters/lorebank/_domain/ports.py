@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
+from lorebank._domain.cursor import Claim, Known
 from lorebank._domain.events import Listener
 from lorebank._domain.item import Item
 from lorebank._domain.memory import Memory, RecallResult, Receipt, Reflection, Removal, Writer
@@ -24,11 +25,12 @@ from lorebank._domain.requests import (
     Stats,
 )
 from lorebank._domain.scope import Scope, Scoping
+from lorebank._domain.session import Choices, DocumentWrite, History, Progress, Stored
 
 if TYPE_CHECKING:
     from lorebank._bank import Bank
 
-History = Literal["full", "delta"]
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -117,6 +119,31 @@ class Outbox(Protocol):
     def purge(self, bank: str | None, ids: Sequence[str]) -> int: ...
 
 
+class SessionLedger(Protocol):
+    """One session inside a transaction: all that is written is committed together, or not at all."""
+
+    def load(self) -> Stored: ...
+    def save(self, choices: Choices | None, progress: Progress) -> None: ...
+    def known(self, identities: Sequence[bytes]) -> Mapping[bytes, Known]: ...
+    def claim(self, claims: Sequence[Claim]) -> None: ...
+    def history(self) -> Sequence[bytes]: ...
+    def keep_history(self, digests: Sequence[bytes], before: int) -> None: ...
+    def trace(self, body: str, keep: int) -> None: ...
+    def last_trace(self) -> str | None: ...
+    def retain(self, writes: Sequence[DocumentWrite]) -> Receipt: ...
+    def release(self) -> int: ...
+
+
+class Sessions(Protocol):
+    """Where a backend keeps sessions: their records and cursors, in one transaction with what is retained.
+
+    `write` runs a body in a transaction that writes, `read` in one that does not; a session that is not there is a new one.
+    """
+
+    def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T: ...
+    def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T: ...
+
+
 @runtime_checkable
 class Backend(Protocol):
     """What keeps the memories. Blocking, safe from several threads at once; errors are lorebank's own.
@@ -137,6 +164,8 @@ class Backend(Protocol):
     def directives(self) -> Directives: ...
     @property
     def outbox(self) -> Outbox: ...
+    @property
+    def sessions(self) -> Sessions: ...
     def announce(self, tell: Listener) -> None: ...
     def tags(self, scope: Scope) -> Mapping[str, int]: ...
     def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope: ...

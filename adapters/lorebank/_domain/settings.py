@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from lorebank._domain import memory as memories
 from lorebank._domain.item import Item
 from lorebank._domain.memory import Budget, MemoryType
+from lorebank._domain.mental_model import SEEDS, Seed
 from lorebank._domain.message import Keep
 from lorebank._domain.redaction import Redactor, redact
 from lorebank._domain.scope import parse_tags
@@ -189,6 +190,10 @@ class RetainSettings(Settings):
     on_cancel: Literal["user", "partial"] = "user"
     on_rewrite: Literal["append", "replace"] = "append"
 
+    def model_post_init(self, _context: object) -> None:
+        if self.on_rewrite == "replace" and self.retain_mode != "full-session":
+            raise UsageError("RetainSettings.on_rewrite can be 'replace' only with retain_mode='full-session'")
+
     def zone(self) -> ZoneInfo | None:
         """The zone in which naive times are read; `None` is the system's."""
         return None if self.timezone is None else ZoneInfo(self.timezone)
@@ -208,7 +213,7 @@ class OutboxSettings(Settings):
 
 
 class MentalModelSettings(Settings):
-    """Mental models: seeding, caching and rendering."""
+    """Mental models: seeding, caching and rendering. `seeds` are what a bank starts with; times are in seconds."""
 
     enabled: bool = True
     auto_seed: bool = True
@@ -217,6 +222,7 @@ class MentalModelSettings(Settings):
     first_wait: Annotated[float, Field(ge=0, le=60)] = 1.5
     freeze: Literal["never", "session"] = "never"
     max_render_chars: Annotated[int, Field(ge=512)] = 16_000
+    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_listed)] = SEEDS
 
 
 Weight = Annotated[float, Field(ge=0, le=10)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from lorebank._domain.blocks import fence, fold
 from lorebank._domain.memory import BackendName, Memory, Receipt, Reflection
+from lorebank.errors import UsageError
 
 Style = BackendName
 ToolName = Literal["retain", "recall", "reflect", "memory_edit", "retain_global"]
@@ -104,6 +105,16 @@ TOOLBOOK: dict[ToolName, ToolEntry] = {
         RetainArguments,
     ),
 }
+
+
+def parse_tools(values: object) -> tuple[ToolName, ...]:
+    """Names of tools, in the toolbook's order."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise UsageError(f"`tools` must be a list of names of tools; found {values!r}")
+    names = set(cast("Iterable[object]", values))
+    if unknown := [name for name in names if name not in TOOLBOOK]:
+        raise UsageError(f"there is no tool {unknown[0]!r}; there are {', '.join(TOOLBOOK)}")
+    return tuple(name for name in TOOLBOOK if name in names)
 
 
 def plural(count: int) -> str:

@@ -23,9 +23,7 @@ SUPERSEDED = "superseded by "
 """How the reason of an invalidation begins that names a replacement."""
 
 
-def _utc(value: datetime | None) -> datetime | None:
-    if value is None:
-        return None
+def _utc(value: datetime) -> datetime:
     return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -40,7 +38,7 @@ def _mapped(value: object) -> object:
     return {} if value is None else value
 
 
-Moment = Annotated[datetime | None, AfterValidator(_utc)]
+Moment = Annotated[datetime, AfterValidator(_utc)] | None
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Texted = Annotated[dict[str, Any], BeforeValidator(_mapped)]
 

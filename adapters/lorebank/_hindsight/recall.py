@@ -92,8 +92,10 @@ def _best(parts: Sequence[tuple[Memory, ...]], request: RecallRequest) -> tuple[
     seen: set[str] = set()
     left = request.max_tokens
     for memory in parts[0]:
+        if len(kept) == request.limit:
+            break
         text, cost = folded(memory.text), request.count_tokens(memory.text)
-        if len(kept) < request.limit and text not in seen and cost <= left:
+        if text not in seen and cost <= left:
             kept.append(memory)
             seen.add(text)
             left -= cost

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
+from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
 from lorebank._domain.outbox import LOST, WAITING, sources, target
-from lorebank._ledger import rescue
+from lorebank._ledger import rescue, session_schema
 from lorebank._ledger.schema import STEPS, batches, outbox, outcomes, routes
 from lorebank._ledger.values import Bounds, Draft, Queued, Route, row_id
 from lorebank._ledger.writing import enqueue
@@ -29,6 +30,7 @@ Moved = Callable[[Path, str, int], None]
 def prepare(database: Database) -> None:
     """Brings a ledger's tables up to date."""
     migrate(database, "ledger", STEPS)
+    migrate(database, "sessions", session_schema.STEPS)
 
 
 class Ledger:
@@ -45,12 +47,16 @@ class Ledger:
 
     def enqueue(self, route: Route, drafts: Sequence[Draft], bounds: Bounds, now: float, *, held: bool = False) -> list[Queued]:
         """Writes all drafts or none; `OutboxFullError` where they don't fit. Durable when it returns."""
+        return self.direct(lambda c: enqueue(c, route, drafts, bounds=bounds, now=now, held=held), write=True)
 
-        def write() -> list[Queued]:
-            with self.database.direct(write=True) as connection:
-                return enqueue(connection, route, drafts, bounds=bounds, now=now, held=held)
+    def direct(self, body: Callable[[DBAPIConnection], T], *, write: bool) -> T:
+        """Runs a body of the driver's own statements in a transaction."""
 
-        return self._safely(write)
+        def whole() -> T:
+            with self.database.direct(write=write) as connection:
+                return body(connection)
+
+        return self._safely(whole)
 
     def write(self, body: Callable[[Connection], T]) -> T:
         """Runs a body in a transaction that writes."""
@@ -112,6 +118,12 @@ def release(connection: Connection, route: Route) -> int:
     held = (outbox.c.route == route.url) & outbox.c.state.in_(sources("release"))
     connection.execute(update(outbox).where(held).values(state=target("release")))
     return connection.scalar(select(func.max(outbox.c.seq))) or 0
+
+
+def release_old(connection: Connection, route: Route, before: float) -> None:
+    """Lets held rows go that were written before: by a process that is gone, or in a session that is idle."""
+    held = (outbox.c.route == route.url) & outbox.c.state.in_(sources("release")) & (outbox.c.since < before)
+    connection.execute(update(outbox).where(held).values(state=target("release")))
 
 
 def expire(connection: Connection, route: Route, bounds: Bounds, now: float) -> list[tuple[str, str]]:

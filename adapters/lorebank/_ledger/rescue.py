@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, Table, func, or_, select, update
 
+from lorebank._database.driver import rows_of, run
 from lorebank._domain.outbox import STATES, UNDERWAY
 from lorebank._ledger.schema import batches, outbox, totals
+from lorebank._ledger.session_schema import ADDRESS, DETAILS, SESSION
 
 SUFFIXES = ("", "-wal", "-shm")
 GUARD_WAIT = 30.0
@@ -69,21 +71,45 @@ def salvage(connection: Connection, aside: Path) -> int:
     whole = select(func.count(), func.coalesce(func.sum(outbox.c.size), 0)).where(outbox.c.state != "completed")
     rows, size = connection.execute(whole).one()
     connection.execute(update(totals).values(rows=rows, bytes=size))
+    _salvage_sessions(connection, aside)
     return saved
 
 
+def _salvage_sessions(connection: Connection, aside: Path) -> None:
+    """Carries sessions over: what was switched off stays off, and what the cursors know is not told again."""
+    numbers: dict[object, int] = {}
+    for number, *values in _rows(aside, "sessions", ("number", *SESSION), keys=1):
+        marks = ", ".join("?" * len(SESSION))
+        run(connection, f"INSERT OR IGNORE INTO sessions ({', '.join(SESSION)}) VALUES ({marks})", values)  # noqa: S608
+        address = tuple(values[: len(ADDRESS)])
+        numbers[number] = rows_of(connection, f"SELECT number FROM sessions WHERE {' = ? AND '.join(ADDRESS)} = ?", address)[0][0]  # noqa: S608
+    for name, columns in DETAILS.items():
+        marks = ", ".join("?" * (len(columns) + 1))
+        for session, *values in _rows(aside, name, ("session", *columns), keys=2):
+            if session in numbers:
+                statement = f"INSERT OR IGNORE INTO {name} (session, {', '.join(columns)}) VALUES ({marks})"  # noqa: S608
+                run(connection, statement, (numbers[session], *values))
+
+
 def _readable(aside: Path, table: Table) -> Iterator[dict[str, object]]:
-    """The rows of a table that can be read: in their order up to the damage, then from the last one back to it."""
-    columns = [column.name for column in table.columns]
+    """The rows of a table that can be read."""
+    columns = tuple(column.name for column in table.columns)
+    for row in _rows(aside, table.name, columns, keys=1):
+        yield dict(zip(columns, row, strict=True))
+
+
+def _rows(aside: Path, name: str, columns: Sequence[str], *, keys: int) -> Iterator[tuple[object, ...]]:
+    """Rows in their order up to the damage, then from the last one back to it. The first columns are the key."""
     seen: set[object] = set()
     for order in ("ASC", "DESC"):
-        statement = f"SELECT {', '.join(columns)} FROM {table.name} ORDER BY {columns[0]} {order}"  # noqa: S608 - our own names
+        by = ", ".join(f"{column} {order}" for column in columns[:keys])
+        statement = f"SELECT {', '.join(columns)} FROM {name} ORDER BY {by}"  # noqa: S608 - our own names
         try:
             with closing(sqlite3.connect(f"{aside.as_uri()}?mode=ro", uri=True)) as connection:
                 for row in connection.execute(statement):
-                    if row[0] not in seen:
-                        seen.add(row[0])
-                        yield dict(zip(columns, row, strict=True))
+                    if row[:keys] not in seen:
+                        seen.add(row[:keys])
+                        yield row
         except sqlite3.Error:
             continue
         return

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from lorebank._database.driver import rows_of
+from lorebank._database.driver import rows_of, run
 from lorebank._ledger.values import NONCE, Bounds, Draft, Queued, Route, row_id
 from lorebank.errors import OutboxFullError
 
@@ -16,6 +16,8 @@ _INSERT = (
     " attempts, created, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?) RETURNING seq"
 )
 _COUNTED = "UPDATE totals SET rows = rows + ?, bytes = bytes + ? RETURNING rows, bytes"
+_SUPERSEDE = "DELETE FROM outbox WHERE route = ? AND bank = ? AND document = ? AND state = 'held' RETURNING size"
+_RELEASE = "UPDATE outbox SET state = 'pending' WHERE route = ? AND state = 'held' AND bank = ? AND session = ?"
 _LATEST = (
     "SELECT seq, nonce, digest FROM outbox WHERE route = ? AND bank = ? AND document = ?"
     " AND state IN ('held', 'pending', 'sealed', 'accepted', 'failed') ORDER BY seq DESC LIMIT 1"
@@ -40,6 +42,18 @@ def enqueue(
         [(rows, size)] = rows_of(connection, _COUNTED, (added, grown))
         _refuse_overflow(rows, size, bounds)
     return queued
+
+
+def supersede(connection: DBAPIConnection, route: Route, bank: str, document: str) -> None:
+    """Takes out the writes of a document that are still held: one that replaces them is about to be queued."""
+    sizes = [size for (size,) in rows_of(connection, _SUPERSEDE, (route.url, bank, document))]
+    if sizes:
+        rows_of(connection, _COUNTED, (-len(sizes), -sum(sizes)))
+
+
+def release_session(connection: DBAPIConnection, route: Route, bank: str, session: str) -> int:
+    """Lets a session's held writes go; gives how many."""
+    return run(connection, _RELEASE, (route.url, bank, session))
 
 
 def _already(connection: DBAPIConnection, route: Route, draft: Draft) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from lorebank._domain.memory import (
     Writer,
     count_tokens,
 )
+from lorebank._domain.ports import Completer
 from lorebank._domain.requests import (
     Change,
     FlushReport,
@@ -40,12 +42,15 @@ from lorebank._domain.requests import (
 from lorebank._domain.scope import Scope, Scoping, TagRule, scope_by_bank
 from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
-from lorebank._mnemopi import edits, recall, store, upkeep
+from lorebank._ledger import session_schema
+from lorebank._ledger.sessions import forget_traces
+from lorebank._mnemopi import edits, recall, store, synthesis, upkeep
 from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
 from lorebank._mnemopi.documents import DocumentStore
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.schema import STEPS
+from lorebank._mnemopi.sessions import StoredSessions
 from lorebank.errors import LorebankError, UnavailableError, UnsupportedError, UsageError
 
 logger = logging.getLogger("lorebank")
@@ -59,19 +64,32 @@ def system_clock() -> datetime:
 def prepare(database: Database) -> None:
     """Brings a file's tables up to date."""
     migrate(database, "mnemopi", STEPS)
+    migrate(database, "sessions", session_schema.STEPS)
 
 
 class MnemopiBackend:
-    """Memories in one SQLite file. Threads and processes share it; nothing is opened before the first verb."""
+    """Memories in one SQLite file. Threads and processes share it; nothing is opened before the first verb.
+
+    With a `completer`, reflections and mental models are its words, checked against the memories that they cite.
+    """
 
     name: Literal["mnemopi"] = "mnemopi"
 
-    def __init__(self, url: str, settings: MnemopiSettings | None = None, *, clock: Clock = system_clock) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: MnemopiSettings | None = None,
+        *,
+        clock: Clock = system_clock,
+        completer: Completer | None = None,
+    ) -> None:
         self.settings = settings or MnemopiSettings()
         self.clock = clock
+        self.completer = synthesis.checked(completer)
         opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
         self.database = Database(opened, prepare)
-        self.models = ModelStore(self.database, self._recall_model, self._now)
+        self.models = ModelStore(self.database, self._recall_model, self._now, self.completer)
+        self.sessions = StoredSessions(self.database, self.models, clock)
         self.documents = DocumentStore(self.database, self._now)
         self.operations, self.directives, self.outbox = NoOperations(), NoDirectives(), NoOutbox()
 
@@ -110,10 +128,12 @@ class MnemopiBackend:
             return self._recall(connection, scope, request)
 
     def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
-        if request.response_schema is not None:
+        if self.completer is None and request.response_schema is not None:
             raise UnsupportedError("Mnemopi has no `response_schema` without a completer: read the text, or use Hindsight")
         asked = "\n".join(filter(None, (request.recall.query, request.context)))
         result = self.recall(scope, replace(request.recall, query=asked))
+        if self.completer is not None:
+            return synthesis.reflection(self.completer, request, result.memories)
         return Reflection(ranked_reflection(result.memories) or NOTHING_TO_REFLECT, result.memories)
 
     def get(self, scope: Scope, memory_id: str) -> Memory:
@@ -143,11 +163,14 @@ class MnemopiBackend:
         with self.database.write() as connection:
             chosen = edits.choose(connection, scope, selection)
             edits.remove(connection, chosen)
+            if selection.session is not None:
+                forget_traces(connection, "", scope.bank, selection.session)
             removal = self._forgotten(connection, scope, [each.id for each in chosen])
         return self._purged(removal)
 
     def clear(self, scope: Scope) -> Removal:
         with self.database.write() as connection:
+            forget_traces(connection, "", scope.bank)
             removal = self._forgotten(connection, scope, upkeep.empty(connection, scope.bank))
         return self._purged(removal, always=True)
 
@@ -222,7 +245,14 @@ class MnemopiBackend:
     def __getstate__(self) -> dict[str, Any]:
         if self.clock is not system_clock:
             raise UsageError("a backend with a clock of its own can't be pickled")
-        return {"url": f"sqlite:///{self.database.path}", "settings": self.settings}
+        try:
+            pickle.dumps(self.completer)
+        except Exception as error:
+            raise UsageError(
+                f"a backend is pickled with its completer, and this one ({type(self.completer).__name__}) can't be: "
+                "open the bank anew where it is needed"
+            ) from error
+        return {"url": f"sqlite:///{self.database.path}", "settings": self.settings, "completer": self.completer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["url"], state["settings"])  # type: ignore[misc]
+        self.__init__(state["url"], state["settings"], completer=state["completer"])  # type: ignore[misc]

@@ -80,6 +80,7 @@ models = Table(
     Column("max_tokens", Integer, nullable=False),
     Column("refreshed_at", BigInteger),
     Column("based_on", Text),
+    Column("trigger", String, nullable=False),
 )
 
 revisions = Table(
@@ -129,6 +130,7 @@ STEPS: Sequence[Sequence[str]] = (
         "CREATE INDEX mental_model_revisions_model ON mental_model_revisions (bank, model, number)",
         "CREATE TABLE chores (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
     ),
+    ("ALTER TABLE mental_models ADD COLUMN \"trigger\" TEXT NOT NULL DEFAULT 'delta'",),
 )
 
 

@@ -1,0 +1,79 @@
+"""Sessions of a server's banks: record, cursor and queued transcript in one transaction of the ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from sqlalchemy.engine.interfaces import DBAPIConnection
+
+from lorebank._database.driver import Source
+from lorebank._delivery.drafts import draft
+from lorebank._delivery.sender import Sender
+from lorebank._domain.memory import Outcome, Receipt
+from lorebank._domain.ports import SessionLedger
+from lorebank._domain.scope import Scope
+from lorebank._domain.session import DocumentWrite
+from lorebank._domain.settings import RetainSettings
+from lorebank._domain.transcripts import packed
+from lorebank._ledger.ledger import Ledger
+from lorebank._ledger.sessions import Address, SessionRows
+from lorebank._ledger.values import Route
+from lorebank._ledger.writing import enqueue, release_session, supersede
+
+T = TypeVar("T")
+
+
+class QueuedSessions:
+    """The sessions of one server. What they retain is held in the outbox until their cadence lets it go."""
+
+    def __init__(self, ledger: Ledger, sender: Sender, route: Route, settings: RetainSettings) -> None:
+        self._ledger, self._sender, self._route, self._settings = ledger, sender, route, settings
+
+    def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
+        queue = _Queue(scope, self._sender, self._route, self._settings)
+        done = self._ledger.direct(lambda c: body(SessionRows(c, self._address(scope, session), queue)), write=True)
+        if queue.released:
+            self._sender.nudge(queue.released)
+        elif queue.held:
+            self._sender.attend()
+        return done
+
+    def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
+        queue = _Queue(scope, self._sender, self._route, self._settings)
+        return self._ledger.direct(lambda c: body(SessionRows(c, self._address(scope, session), queue)), write=False)
+
+    def _address(self, scope: Scope, session: str) -> Address:
+        return Address(self._route.url, scope.bank, ",".join(scope.stamp), session)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Writes transcripts into the outbox; counts what there is to tell the sender."""
+
+    scope: Scope
+    sender: Sender
+    route: Route
+    settings: RetainSettings
+    held: int = 0
+    released: int = 0
+
+    def retain(self, source: Source, address: Address, writes: Sequence[DocumentWrite]) -> Receipt:
+        connection, now = cast("DBAPIConnection", source), time.time()
+        outcomes: list[Outcome] = []
+        for write in writes:
+            if write.update_mode == "replace":
+                supersede(connection, self.route, address.bank, write.document_id)
+            items = packed(write, self.settings)
+            drafts = [draft(item, self.scope, self.settings, now, dated=True) for item in items]
+            rows = enqueue(connection, self.route, drafts, bounds=self.sender.bounds, now=now, held=True)
+            outcomes += [Outcome(row.id, None, write.document_id) for row in rows]
+        self.held += len(outcomes)
+        return Receipt(queued=tuple(outcomes))
+
+    def release(self, source: Source, address: Address) -> int:
+        count = release_session(cast("DBAPIConnection", source), self.route, address.bank, address.id)
+        self.released += count
+        return count

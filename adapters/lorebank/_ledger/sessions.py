@@ -1,0 +1,128 @@
+"""One session's rows, read and written inside a transaction that somebody else holds: statements for the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lorebank._database.driver import Source, rows_of, run, run_many
+from lorebank._domain.cursor import SHORT, Claim, Known
+from lorebank._domain.memory import Receipt
+from lorebank._domain.session import Choices, DocumentWrite, Progress, Stored, read_choices
+from lorebank._ledger.session_schema import ADDRESS, PROGRESS, SESSION
+
+CHUNK = 512
+"""Digests in one row of `histories`."""
+AT_ONCE = 500
+"""Values bound in one statement."""
+_FIND = f"SELECT number, choices, {', '.join(PROGRESS)} FROM sessions WHERE {' = ? AND '.join(ADDRESS)} = ?"  # noqa: S608
+_ADD = f"INSERT INTO sessions ({', '.join(SESSION)}) VALUES ({', '.join('?' * len(SESSION))}) RETURNING number"  # noqa: S608
+_SET = f"UPDATE sessions SET choices = coalesce(?, choices), {', '.join(f'{name} = ?' for name in PROGRESS)} WHERE number = ?"  # noqa: S608
+_KNOWN = "SELECT identity, run, holder, kept FROM cursors WHERE session = ? AND identity IN ({})"
+_CLAIM = "INSERT OR IGNORE INTO cursors (session, identity, run, holder, kept) VALUES (?, ?, ?, ?, ?)"
+_HISTORY = "SELECT digests FROM histories WHERE session = ? ORDER BY chunk"
+_KEEP = "INSERT OR REPLACE INTO histories (session, chunk, digests) VALUES (?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Which session: the server it belongs to (none: Mnemopi's own file), bank, project and id."""
+
+    place: str
+    bank: str
+    label: str
+    id: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.place, self.bank, self.label, self.id
+
+
+class Writing(Protocol):
+    """How a backend writes what a session retains, inside the session's transaction."""
+
+    def retain(self, source: Source, address: Address, writes: Sequence[DocumentWrite]) -> Receipt: ...
+    def release(self, source: Source, address: Address) -> int: ...
+
+
+class SessionRows:
+    """The rows of one session."""
+
+    def __init__(self, source: Source, address: Address, writing: Writing) -> None:
+        self._source, self._address, self._writing = source, address, writing
+        self._number: int | None = None
+
+    def load(self) -> Stored:
+        """The session; a new one where the ledger has none."""
+        found = rows_of(self._source, _FIND, self._address.key)
+        if not found:
+            return Stored()
+        self._number, choices, *progress = found[0]
+        return Stored(read_choices(choices), Progress(*progress))
+
+    def save(self, choices: Choices | None, progress: Progress) -> None:
+        """Writes the session down; choices of `None` stay as they are."""
+        values = [getattr(progress, name) for name in PROGRESS]
+        text = None if choices is None else choices.as_json()
+        if self._number is None:
+            [(self._number,)] = rows_of(self._source, _ADD, (*self._address.key, text, *values))
+        else:
+            run(self._source, _SET, (text, *values, self._number))
+
+    def known(self, identities: Sequence[bytes]) -> Mapping[bytes, Known]:
+        """Those of the identities that are taken."""
+        found: dict[bytes, Known] = {}
+        for start in range(0, len(identities) if self._number is not None else 0, AT_ONCE):
+            part = identities[start : start + AT_ONCE]
+            rows = rows_of(self._source, _KNOWN.format(",".join("?" * len(part))), (self._number, *part))
+            found |= {identity: Known(in_run, holder, bool(kept)) for identity, in_run, holder, kept in rows}
+        return found
+
+    def claim(self, claims: Sequence[Claim]) -> None:
+        """Takes identities; `save` comes first."""
+        rows = [(self._number, each.identity, each.run, each.holder, int(each.kept)) for each in claims]
+        run_many(self._source, _CLAIM, rows)
+
+    def history(self) -> list[bytes]:
+        """The digests of the last full history."""
+        joined = b"".join(row[0] for row in rows_of(self._source, _HISTORY, (self._number,)))
+        return [joined[start : start + SHORT] for start in range(0, len(joined), SHORT)]
+
+    def keep_history(self, digests: Sequence[bytes], before: int) -> None:
+        """Writes a history down whose first `before` messages stand there already."""
+        chunk, inside = divmod(before, CHUNK)
+        held = rows_of(self._source, "SELECT digests FROM histories WHERE session = ? AND chunk = ?", (self._number, chunk))
+        rest = (held[0][0] if held else b"")[: inside * SHORT] + b"".join(digest[:SHORT] for digest in digests)
+        run(self._source, "DELETE FROM histories WHERE session = ? AND chunk > ?", (self._number, chunk))
+        size = CHUNK * SHORT
+        rows = [(self._number, chunk + start // size, rest[start : start + size]) for start in range(0, len(rest), size)]
+        run_many(self._source, _KEEP, rows)
+
+    def trace(self, body: str, keep: int) -> None:
+        """Keeps the newest `keep` traces, this one among them."""
+        last = rows_of(self._source, "SELECT max(number) FROM traces WHERE session = ?", (self._number,))[0][0]
+        number = 0 if last is None else last + 1
+        run(self._source, "INSERT INTO traces (session, number, body) VALUES (?, ?, ?)", (self._number, number, body))
+        run(self._source, "DELETE FROM traces WHERE session = ? AND number <= ?", (self._number, number - keep))
+
+    def retain(self, writes: Sequence[DocumentWrite]) -> Receipt:
+        """Writes what is new of these documents."""
+        return self._writing.retain(self._source, self._address, writes)
+
+    def release(self) -> int:
+        """Lets go what is held back for the cadence; gives how many writes."""
+        return self._writing.release(self._source, self._address)
+
+    def last_trace(self) -> str | None:
+        found = rows_of(self._source, "SELECT body FROM traces WHERE session = ? ORDER BY number DESC LIMIT 1", (self._number,))
+        return str(found[0][0]) if found else None
+
+
+_FORGET = """DELETE FROM traces WHERE session IN
+             (SELECT number FROM sessions WHERE place = ? AND bank = ? AND (? IS NULL OR id = ?))"""
+
+
+def forget_traces(source: Source, place: str, bank: str, session: str | None = None) -> None:
+    """Deletes the traces of a bank's sessions, or of one of them: they hold queries."""
+    run(source, _FORGET, (place, bank, session, session))

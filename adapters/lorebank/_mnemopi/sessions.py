@@ -1,0 +1,70 @@
+"""Sessions in Mnemopi's own file: record, cursor and the messages' memories in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+
+from lorebank._database.driver import Source
+from lorebank._database.engine import Database
+from lorebank._domain.item import Item
+from lorebank._domain.memory import TRANSCRIPT, Receipt
+from lorebank._domain.ports import SessionLedger
+from lorebank._domain.scope import Scope
+from lorebank._domain.session import DocumentWrite
+from lorebank._ledger.sessions import Address, SessionRows
+from lorebank._mnemopi import store
+from lorebank._mnemopi.models import ModelStore
+from lorebank._mnemopi.rows import draft, to_ticks
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSessions:
+    """The sessions of one file. Each message is a memory at once."""
+
+    database: Database
+    models: ModelStore
+    clock: Callable[[], datetime]
+
+    def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
+        memories = _Memories(self.clock())
+        with self.database.direct(write=True) as connection:
+            done = body(SessionRows(connection, _address(scope, session), memories))
+        if memories.replaced:
+            with self.database.write() as connection:
+                self.models.touched(connection, scope, memories.replaced)
+        return done
+
+    def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
+        with self.database.direct() as connection:
+            return body(SessionRows(connection, _address(scope, session), _Memories(self.clock())))
+
+
+def _address(scope: Scope, session: str) -> Address:
+    return Address("", scope.bank, "", session)
+
+
+@dataclass(slots=True)
+class _Memories:
+    """Writes messages as memories; collects the ids of those that are out of date now."""
+
+    now: datetime
+    replaced: list[str] = field(default_factory=list[str])
+
+    def retain(self, source: Source, address: Address, writes: Sequence[DocumentWrite]) -> Receipt:
+        items: list[Item] = []
+        for write in writes:
+            if write.rewritten:
+                self.replaced += store.retire(source, address.bank, [write.document_id], to_ticks(self.now))
+            said = write.whole if write.rewritten else write.fresh
+            items += [item.rewritten(document_id=write.document_id) for item in said]
+        drafts = [draft(item, TRANSCRIPT, now=self.now) for item in items]
+        return store.add(source, address.bank, drafts, now=to_ticks(self.now)) if drafts else Receipt()
+
+    def release(self, source: Source, address: Address) -> int:
+        del source, address
+        return 0

@@ -1,0 +1,33 @@
+"""The texts of the messages that the model sees anyway, kept while a history grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lorebank._domain.fusion import folded
+from lorebank._domain.injection import Seen, words_of
+from lorebank._domain.message import Message, project
+from lorebank._domain.settings import RetainSettings
+from lorebank._session.recording import key_of
+
+
+class Listed:
+    """What the last history handed over says."""
+
+    def __init__(self) -> None:
+        self._keys: list[int] = []
+        self._texts: set[str] = set()
+        self._words: set[str] = set()
+
+    def seen(self, session: str, messages: Sequence[Message], settings: RetainSettings, *, complete: bool) -> Seen:
+        """What is seen anyway with these messages; of a history that has grown only the new ones are read."""
+        keys = [key_of(message) for message in messages]
+        if keys[: len(self._keys)] != self._keys:
+            self._keys, self._texts, self._words = [], set(), set()
+        for message in messages[len(self._keys) :]:
+            text = project(message, settings.keep) or message.text
+            clean = text if settings.redactor is None else settings.redactor(text)[0]
+            self._texts.add(folded(clean))
+            self._words.update(words_of(clean))
+        self._keys = keys
+        return Seen(session, self._texts, self._words, complete)

@@ -1,0 +1,45 @@
+"""A session's tags, as a set that users change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableSet
+from typing import Any, Protocol
+
+from lorebank._domain.session import Choices, parse_session_tag
+
+
+class Tagged(Protocol):
+    """What has tags: a session."""
+
+    @property
+    def choices(self) -> Choices: ...
+    def change(self, **changed: Any) -> None: ...
+
+
+class SessionTags(MutableSet[str]):
+    """A session's tags. Each is trimmed and checked; changes are stored with the session's next call, or by its `save()`."""
+
+    def __init__(self, session: Tagged) -> None:
+        self._session = session
+
+    def add(self, value: str) -> None:
+        self._session.change(added=parse_session_tag(value))
+
+    def discard(self, value: str) -> None:
+        self._session.change(removed=parse_session_tag(value))
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._now
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now)
+
+    def __len__(self) -> int:
+        return len(self._now)
+
+    def __repr__(self) -> str:
+        return f"SessionTags({list(self._now)})"
+
+    @property
+    def _now(self) -> tuple[str, ...]:
+        return self._session.choices.tags

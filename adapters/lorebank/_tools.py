@@ -68,14 +68,18 @@ def offered(include: Sequence[str] | None, bank: Bank | BankResolver) -> tuple[T
     return tuple(name for name in TOOLBOOK if name in include)
 
 
+def _none() -> None:
+    """Used in no session."""
+
+
 class MemoryTools:
     """The tools of one bank. `editable` says that `memory_edit` is offered, so that ids are shown. What the mode of the
-    `session` that they are used in forbids is refused.
+    session that they are used in forbids is refused; `session` gives it, as the run names it.
 
     A failure raises `ToolFailure`, which hosts hand to the model, unless the bank's `on_failure` is `"raise"`.
     """
 
-    def __init__(self, bank: Bank, *, editable: bool = False, session: Session | Alias | None = None) -> None:
+    def __init__(self, bank: Bank, *, editable: bool = False, session: Callable[[], Session | Alias | None] = _none) -> None:
         self._bank, self._editable, self._session = bank, editable, session
 
     @property
@@ -166,12 +170,17 @@ class MemoryTools:
             raise UsageError(f"`operation` must be update, forget or invalidate; found {operation!r}")
         return ToolReply(edit_text(operation, id, replacement if operation == "invalidate" else None), {"count": 1, "id": id})
 
+    def _check_mode(self, verb: ToolName) -> None:
+        """Refuses what the session's mode forbids."""
+        session = self._session()
+        if session is not None and (refused := session.refusal(verb)) is not None:
+            self._bank.connections.tell(Skipped(self._bank.scope.bank, verb, f"the session is {session.mode}"))
+            raise ToolFailure(refused)
+
     def _guarded(self, verb: ToolName, body: Callable[[], T]) -> T:
         """Lorebank's own errors become a sentence for the model, an event and a log line."""
-        if self._session is not None and (refused := self._session.refusal(verb)) is not None:
-            self._bank.connections.tell(Skipped(self._bank.scope.bank, verb, f"the session is {self._session.mode}"))
-            raise ToolFailure(refused)
         try:
+            self._check_mode(verb)
             return body()
         except LorebankError as error:
             connections = self._bank.connections

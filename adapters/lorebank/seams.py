@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lorebank._domain.blocks import fence, render_memories, render_mental_models, strip
+from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, strip
+from lorebank._domain.cursor import Claim, Known
 from lorebank._domain.events import (
     BankPrepared,
     DeadLettered,
@@ -17,6 +18,7 @@ from lorebank._domain.events import (
     Recalled,
     Redacted,
     Retained,
+    SessionUnreadable,
     Skipped,
 )
 from lorebank._domain.item import Item
@@ -37,6 +39,8 @@ from lorebank._domain.ports import (
     MentalModels,
     Operations,
     Outbox,
+    SessionLedger,
+    Sessions,
 )
 from lorebank._domain.query import compose_query
 from lorebank._domain.requests import (
@@ -51,9 +55,7 @@ from lorebank._domain.requests import (
     Stats,
 )
 from lorebank._domain.scope import Scope, scope_by_bank, scope_by_tag
-from lorebank._domain.session import (
-    History,
-)
+from lorebank._domain.session import MATRIX, Choices, DocumentWrite, History, Mode, Permits, Progress, Stored
 from lorebank._domain.toolbook import (
     DEFAULT_TOOLS,
     TOOLBOOK,
@@ -65,23 +67,30 @@ from lorebank._domain.toolbook import (
 )
 from lorebank._resolve import Run, checked, resolve
 from lorebank._retrieval import Retrieval, described
+from lorebank._runs import RunSessions
+from lorebank._session.alias import Alias
 from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered
 from lorebank._twins import Threads
 
 __all__ = [
     "DEFAULT_TOOLS",
+    "MATRIX",
     "TOOLBOOK",
     "AfterTurn",
+    "Alias",
     "Backend",
     "BankPrepared",
     "BankResolver",
     "BeforeTurn",
     "Change",
+    "Choices",
+    "Claim",
     "Completer",
     "DeadLettered",
     "Directive",
     "Directives",
     "Document",
+    "DocumentWrite",
     "Documents",
     "EditArguments",
     "Embedder",
@@ -94,6 +103,7 @@ __all__ = [
     "Item",
     "Keep",
     "KeyTakenOver",
+    "Known",
     "LedgerMoved",
     "Line",
     "ListRequest",
@@ -102,6 +112,7 @@ __all__ = [
     "MentalModel",
     "MentalModels",
     "Message",
+    "Mode",
     "ModelRefreshed",
     "Operation",
     "OperationState",
@@ -111,6 +122,8 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "OutboxStatus",
+    "Permits",
+    "Progress",
     "RecallArguments",
     "RecallRequest",
     "RecallTrace",
@@ -124,10 +137,15 @@ __all__ = [
     "Revision",
     "RowState",
     "Run",
+    "RunSessions",
     "Scope",
     "Selection",
+    "SessionLedger",
+    "SessionUnreadable",
+    "Sessions",
     "Skipped",
     "Stats",
+    "Stored",
     "Threads",
     "ToolCall",
     "ToolFailure",
@@ -135,6 +153,7 @@ __all__ = [
     "ToolReply",
     "Transcript",
     "Writer",
+    "ahead_of",
     "checked",
     "compose_query",
     "described",

@@ -11,14 +11,20 @@ from lorebank.seams import Message, ToolCall
 
 INJECTED = "lc_source"
 """Human messages that the host wrote itself (summaries, notices) carry this key."""
+OURS = "lorebank"
+"""Messages that hold memories carry this key."""
+
+
+def is_user(message: BaseMessage) -> bool:
+    """Whether a person said it."""
+    return isinstance(message, HumanMessage) and not {INJECTED, OURS}.intersection(message.additional_kwargs)
 
 
 def to_message(message: BaseMessage) -> Message | None:
     """The neutral message; `None` for kinds that are no part of a conversation."""
     text = str(message.text)
     if isinstance(message, HumanMessage):
-        injected = INJECTED in message.additional_kwargs
-        return Message("user", text, id=message.id, name=message.name, images=_images(message), injected=injected)
+        return Message("user", text, id=message.id, name=message.name, images=_images(message), injected=not is_user(message))
     if isinstance(message, AIMessage):
         calls = tuple(ToolCall(call["name"], call["args"]) for call in message.tool_calls)
         return Message("assistant", text, id=message.id, name=message.name, tool_calls=calls)

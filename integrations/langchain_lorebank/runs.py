@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
@@ -24,6 +24,27 @@ def run_of(config: RunnableConfig | None) -> dict[str, Any]:
     """What the run says of itself, by name; context wins over `configurable`, that over metadata."""
     given = config or {}
     return _named(given.get("metadata")) | _named(given.get("configurable")) | _named(_context())
+
+
+def config_of_run() -> RunnableConfig | None:
+    """The config of the LangGraph run that this code is in."""
+    module = sys.modules.get("langgraph.config")
+    if module is None:
+        return None
+    try:
+        return cast("RunnableConfig", module.get_config())
+    except RuntimeError:  # not inside a graph
+        return None
+
+
+def observed_run(config: RunnableConfig | None) -> str | None:
+    """The root run as a `MemoryCallbackHandler` of this run knows it: what both observe is recorded once."""
+    manager = (config or {}).get("callbacks")
+    for handler in getattr(manager, "handlers", ()):
+        root = getattr(handler, "root_of", None)
+        if root is not None and (found := root(getattr(manager, "parent_run_id", None))) is not None:
+            return str(found)
+    return None
 
 
 def _context() -> object:

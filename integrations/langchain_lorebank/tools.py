@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Type  # noqa: UP035 - langchain checks for `Type[BaseModel]` as written
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, ConfigDict, Field
 
-from langchain_lorebank.runs import bank_of
+from langchain_lorebank.runs import bank_of, run_of
 from lorebank import Bank
 from lorebank.seams import (
     TOOLBOOK,
@@ -19,6 +20,7 @@ from lorebank.seams import (
     RecallArguments,
     ReflectArguments,
     RetainArguments,
+    RunSessions,
     ToolFailure,
     ToolName,
     ToolReply,
@@ -27,6 +29,8 @@ from lorebank.seams import (
 )
 
 Reply = tuple[str, dict[str, Any]]
+_sessions = RunSessions()
+"""The sessions whose modes the tools obey."""
 
 
 class _MemoryTool(BaseTool):
@@ -52,7 +56,8 @@ class _MemoryTool(BaseTool):
         super().__init__(bank=checked(bank), **given)
 
     def _tools(self, config: RunnableConfig | None) -> MemoryTools:
-        return MemoryTools(bank_of(self.bank, config), editable=self.editable)
+        bank = bank_of(self.bank, config)
+        return MemoryTools(bank, editable=self.editable, session=partial(_sessions.named, bank, run_of(config)))
 
 
 def _told(reply: ToolReply) -> Reply:

@@ -103,3 +103,22 @@ def test_an_answer_never_holds_another_banks_memory(bank: Bank) -> None:
     """Models are written from the bank's own memories alone."""
     bank.named("bob").retain("Ana plays the harp.")
     assert made(bank).content == ""
+
+
+def test_models_of_an_older_file_are_refreshed_by_delta(url: str, look: Look) -> None:
+    """A file without the column for it is brought up to date, with its models."""
+    with open_bank(url, bank="alice") as bank:
+        bank.retain("Ana plays the cello.")
+        model = made(bank)
+    look('ALTER TABLE mental_models DROP COLUMN "trigger"')
+    look("UPDATE lorebank_schema SET version = 1 WHERE component = 'mnemopi'")
+    with open_bank(url, bank="alice") as bank:
+        assert (bank.mental_models.get("music"), model.trigger) == (model, "delta")
+
+
+def test_history_tells_what_changed(bank: Bank) -> None:
+    """Each revision has the lines that went and came when it was replaced."""
+    made(bank)
+    for content in ("one\ntwo", "one\nthree", "four"):
+        bank.mental_models.update("music", content=content)
+    assert [revision.diff for revision in bank.mental_models.history("music")] == ["- one\n- three\n+ four", "- two\n+ three"]

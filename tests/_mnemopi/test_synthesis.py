@@ -140,6 +140,28 @@ def test_delta_keeps_what_only_the_former_answer_cites(scripted: Scripted) -> No
     assert len(bank.mental_models.history("music")) == 1
 
 
+def test_what_the_former_answer_cites_keeps_to_a_bound(scripted: Scripted) -> None:
+    """Beside the recalled memories, as many tokens again: lines whose memories don't fit are not shown."""
+    bank, completer = scripted(citing(("Cello one.", ["day 1"]), ("Cello two.", ["day 2"])))
+    told(bank, *(f"Ana plays the cello all of day {n}: {'la ' * 90}" for n in (1, 2)), "Ben rows a boat.")
+    made(bank, max_tokens=256)
+    bank.mental_models.update("music", source_query="Who rows a boat?", max_tokens=64)
+    completer.script = citing(("Ben rows.", ["Ben rows"]))
+    bank.mental_models.refresh("music")
+    assert ("Ben rows" in completer.asked[-1].prompt, "day" in completer.asked[-1].prompt) == (True, False)
+
+
+def test_a_model_whose_tags_changed_shows_no_line_of_the_former_ones(scripted: Scripted) -> None:
+    """What a model may no longer be written from is not shown, nor the lines that came from it."""
+    bank, completer = scripted(citing(("A cello.", [CELLO])))
+    bank.retain([{"content": CELLO, "tags": ["x"]}, {"content": HARP, "tags": ["y"]}])
+    made(bank, tags=["x"])
+    bank.mental_models.update("music", tags=["y"])
+    completer.script = citing(("A harp.", [HARP]))
+    assert bank.mental_models.refresh("music").content == "- A harp."
+    assert "cello" not in completer.asked[-1].prompt
+
+
 def test_what_was_written_by_hand_is_shown_and_must_be_cited_anew(scripted: Scripted) -> None:
     """Content by hand has no sources: the completer sees it, and what it says of it needs a memory."""
     bank, completer = scripted(citing(("She bows a cello.", [CELLO])))

@@ -261,17 +261,12 @@ class Material:
 
 
 def gathered(connection: Connection, task: Task, recalled: tuple[Memory, ...], former: Written) -> Material:
-    """The recalled memories and the lines of the former answer whose sources are all there and unchanged.
+    """The recalled memories and the lines of the former answer whose sources are all there for this scope and model.
 
     Memories that only these lines cite are shown beside the recalled ones, within a bound of their own.
     """
     rows = standing(connection, task.scope, former.sources | {memory.id for memory in recalled}, task.now)
-    known = versions(rows)
-    held = {
-        source
-        for source in former.sources
-        if source in rows and former.versions.get(source) in (None, known[source]) and task.admits(tags_of(rows[source]["tags"]))
-    }
+    held = {source for source in former.sources if source in rows and task.admits(tags_of(rows[source]["tags"]))}
     shown = {memory.id: memory for memory in recalled}
     present: list[Line] = []
     left = task.max_tokens
@@ -282,7 +277,7 @@ def gathered(connection: Connection, task: Task, recalled: tuple[Memory, ...], f
             left -= cost
             shown |= fresh
             present.append(line)
-    return Material(task, tuple(shown.values()), tuple(present), known)
+    return Material(task, tuple(shown.values()), tuple(present), versions(rows))
 
 
 def answered(completer: Completer, material: Material) -> Written:

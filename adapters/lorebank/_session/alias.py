@@ -24,6 +24,7 @@ class Parent(Protocol):
     @property
     def threads(self) -> Threads: ...
     def refusal(self, tool: ToolName) -> str | None: ...
+    def missed(self, verb: str, error: Exception) -> None: ...
 
 
 class Alias:
@@ -64,6 +65,10 @@ class Alias:
     def refusal(self, tool: ToolName) -> str | None:
         """As the parent's."""
         return self.parent.refusal(tool)
+
+    def missed(self, verb: str, error: Exception) -> None:
+        """As the parent's."""
+        self.parent.missed(verb, error)
 
     abefore_turn = twin(before_turn, lane="session")
     aafter_turn = twin(after_turn, lane="local")

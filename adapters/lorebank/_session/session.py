@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from typing import Any, Self
 
+from lorebank._domain.cursor import digest_of
 from lorebank._domain.events import Redacted, Retained, SessionUnreadable, Skipped
 from lorebank._domain.injection import Seen
 from lorebank._domain.instructions import instructions
@@ -26,13 +27,13 @@ from lorebank._domain.session import (
     Mode,
     Trace,
     TurnReceipt,
-    merged,
     parse_mode,
     refusal,
 )
 from lorebank._domain.toolbook import ToolName
 from lorebank._forks import Forkable, watch_forks
 from lorebank._session.alias import Alias
+from lorebank._session.chosen import Chosen
 from lorebank._session.home import Home
 from lorebank._session.listed import Listed
 from lorebank._session.recalling import Recalling, Turn
@@ -69,8 +70,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         self._home, self._models, self._ticks, self._left = home, shared.models, shared.clocks.ticks, left
         self._recorder = Recorder(home, session_id, shared.clocks.now)
         self._recalling = Recalling(home, shared.guard)
-        self._choices: Choices | None = None
-        self._changed: dict[str, Any] = {}
+        self._chosen = Chosen()
         self._frozen: str | None = None
         self._listed = Listed()
         self._recent: deque[Message] = deque(maxlen=RECENT)
@@ -99,17 +99,20 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
             until = self._ticks() + self._settings.recall.deadline
             if self._off:
                 return Injection(position=self._settings.recall.position)
-            recorded = self._record(call, "before_turn")
-            turn = self._turn_of(recorded, call)
-            if turn is not None:
-                self._recalling.ask(turn)
-            prefix = self._prefix(recorded.choices.mode, until - self._ticks())
-            if turn is None:
-                return Injection(prefix, position=self._settings.recall.position)
-            fresh = not turn.over
-            self._recalling.serve(turn, self._seen(call, recorded), until - self._ticks())
-            self._look(turn, fresh=fresh)
-            return Injection(prefix, turn.memories, turn.result, self._settings.recall.position)
+            return self._injection(call, self._record(call, "before_turn"), until)
+
+    def prefetch(
+        self, messages: Sequence[Message | dict[str, Any]], *, history: History = "full", run_id: str | None = None
+    ) -> Injection:
+        """What `before_turn` would give, recording nothing: for hosts that can't tell the user's own words yet."""
+        call = call_of(messages, history, run_id)
+        with self._serial:
+            until = self._ticks() + self._settings.recall.deadline
+            if self._off:
+                return Injection(position=self._settings.recall.position)
+            newest = next((digest_of(m) for m in reversed(call.messages) if m.role == "user" and not m.injected), b"")
+            turns = self._turn.key[0] if self._turn.key[1] == newest else -1
+            return self._injection(call, Recorded(self.choices, (turns, newest), TurnReceipt()), until)
 
     def after_turn(
         self,
@@ -168,10 +171,9 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     def save(self) -> None:
         """Stores what was changed of the session at once; else the next call does."""
         with self._serial:
-            if self._changed and not self._off:
-                self._recorder.store(self._changed)
-                self._choices = merged(self._choices or self._read(), self._changed)
-                self._changed = {}
+            if self._chosen.changed and not self._off:
+                self._recorder.store(self._chosen.changed)
+                self._chosen.settle(self.choices)
 
     def close(self) -> None:
         """Ends this use of the session. The last one stores what was changed, and lets all go that waits; what a server does not
@@ -186,7 +188,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
                     if self._recorder.release():
                         self._drained()
             except LorebankError as error:
-                self._missed("close", error)
+                self.missed("close", error)
             finally:
                 self._closed = True
 
@@ -198,6 +200,11 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     areload_mental_models = twin(reload_mental_models)
     asave = twin(save, lane="local")
     aclose = twin(close, lane="flush")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can't be used any more: it, or its bank, was closed."""
+        return self._closed or self._home.closed
 
     @property
     def mode(self) -> Mode:
@@ -235,13 +242,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     def change(self, **changed: Any) -> None:
         """Notes a change of the user's; tags come as `added` and `removed`."""
         with self._serial:
-            for name, value in changed.items():
-                if name in ("added", "removed"):
-                    other = "removed" if name == "added" else "added"
-                    self._changed[other] = tuple(each for each in self._changed.get(other, ()) if each != value)
-                    self._changed[name] = (*self._changed.get(name, ()), value)
-                else:
-                    self._changed[name] = value
+            self._chosen.change(changed)
 
     @property
     def choices(self) -> Choices:
@@ -249,13 +250,20 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         if self._home.opened().off:
             return UNREADABLE
         with self._serial:
-            if self._choices is None:
-                self._choices = self._read()
-            return merged(self._choices, self._changed)
+            if self._chosen.stored is None:
+                self._chosen.stored = self._read()
+            return self._chosen.now(self._chosen.stored)
 
     def refusal(self, tool: ToolName) -> str | None:
-        """Why the mode forbids a tool, in words for the model; `None` where it may be used."""
+        """Why the mode forbids a tool, in words for the model."""
         return refusal(self.mode, tool)
+
+    def missed(self, verb: str, error: Exception) -> None:
+        """Tells of a failure that must not reach the host; raises it where the application wants that."""
+        connections, bank = self._home.opened(), self._home.scope.bank
+        logger.warning("%s of a session of bank %s failed: %s", verb, bank, type(error).__name__)
+        connections.tell(Skipped(bank, verb, type(error).__name__))
+        self._raise(error)
 
     def after_fork(self) -> None:
         """No thread of the parent holds a lock here, or answers a recall."""
@@ -272,14 +280,30 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
             raise UsageError(f"the session {self.id!r} is closed: open it again with bank.session({self.id!r})")
         return self._home.opened().off
 
+    def _injection(self, call: Call, recorded: Recorded, until: float) -> Injection:
+        """Prefix and memories for a call, by the moment `until`."""
+        position = self._settings.recall.position
+        turn = self._turn_of(recorded, call)
+        if turn is not None:
+            self._recalling.ask(turn)
+        prefix = self._prefix(recorded.choices.mode, until - self._ticks())
+        if turn is None:
+            return Injection(prefix, position=position)
+        fresh = not turn.over
+        self._recalling.serve(turn, self._seen(call, recorded), until - self._ticks())
+        self._look(turn, fresh=fresh)
+        return Injection(prefix, turn.memories, turn.result, position)
+
     def _record(self, call: Call, verb: str) -> Recorded:
         """Records a call; where that fails the turn goes on with what was known of the session."""
         try:
-            recorded = self._recorder.record(call, self._changed)
+            recorded = self._recorder.record(call, self._chosen.changed)
         except LorebankError as error:
-            self._missed(verb, error)
-            return Recorded(self._choices or UNREADABLE, (0, b""), TurnReceipt(reason=f"not recorded: {type(error).__name__}"))
-        self._choices, self._changed = recorded.choices, {}
+            self.missed(verb, error)
+            return Recorded(
+                self._chosen.stored or UNREADABLE, (0, b""), TurnReceipt(reason=f"not recorded: {type(error).__name__}")
+            )
+        self._chosen.settle(recorded.choices)
         if not call.full:
             self._recent.extend(recorded.fresh)
         self._tell(recorded)
@@ -336,19 +360,12 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
             try:
                 self._recorder.trace(turn.trace.as_json(), keep)
             except LorebankError as error:
-                self._missed("trace", error)
+                self.missed("trace", error)
         self._raise(turn.error)
 
-    def _raise(self, error: LorebankError | None) -> None:
+    def _raise(self, error: Exception | None) -> None:
         if error is not None and self._home.opened().on_failure == "raise":
             raise error
-
-    def _missed(self, verb: str, error: LorebankError) -> None:
-        """Tells of a failure that must not reach the host, unless it wants to know."""
-        connections, bank = self._home.opened(), self._home.scope.bank
-        logger.warning("%s of a session of bank %s failed: %s", verb, bank, type(error).__name__)
-        connections.tell(Skipped(bank, verb, type(error).__name__))
-        self._raise(error)
 
     def _drained(self) -> FlushReport:
         """Waits for the server to take what was let go, unless it is known to be down."""
@@ -361,7 +378,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         try:
             choices, readable = self._recorder.choices({})
         except LorebankError as error:
-            self._missed("session", error)
+            self.missed("session", error)
             return UNREADABLE
         if not readable:
             self._tell(Recorded(choices, (0, b""), TurnReceipt(), readable=False))

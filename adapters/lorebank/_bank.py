@@ -302,12 +302,19 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         An unknown id raises `MissingError`; filters that match nothing remove nothing. `dry_run=True` only says which.
         """
         meant = forgettable(id, session=session, document=document, tags=tags)
-        return self.connections.backend.forget(self._scope, meant, dry_run=dry_run)
+        removal = self.connections.backend.forget(self._scope, meant, dry_run=dry_run)
+        if not dry_run:
+            registry_of(self.connections).forget(self._scope)
+        return removal
 
     def clear(self, *, what: Literal["bank", "local"] = "bank", confirm: str | None = None) -> Removal:
-        """Empties the bank that this handle writes to; `confirm` must be its full id. `"local"` drops caches only."""
-        backend = self.connections.backend
+        """Empties the bank that this handle writes to; `confirm` must be its full id. `"local"` delivers what is queued, within
+        `close_timeout`, and drops what is cached of the bank.
+        """
+        backend, registry = self.connections.backend, registry_of(self.connections)
         if what == "local":
+            backend.flush(timeout=self.connections.settings.connection.close_timeout, until="accepted")
+            registry.forget(self._scope)
             return Removal(())
         if what != "bank":
             raise UsageError(f"`what` must be bank or local; found {what!r}")
@@ -315,7 +322,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             raise UsageError(
                 f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant"
             )
-        return backend.clear(self._scope)
+        removal = backend.clear(self._scope)
+        registry.forget(self._scope)
+        return removal
 
     def tags(self) -> Mapping[str, int]:
         """How many memories carry each tag, the most frequent first."""

@@ -20,7 +20,7 @@ class _Off:
 
     list = get = create = update = refresh = history = delete = _refuse
     retain = recall = reflect = invalidate = forget = clear = purge = stats = check = tags = _refuse
-    retry = cancel = status = requeue = write = read = _refuse
+    retry = cancel = status = requeue = write = read = drain = _refuse
 
 
 class OffBackend(_Off):

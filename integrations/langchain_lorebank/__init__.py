@@ -15,9 +15,13 @@ if find_spec("langchain_core") is None:
     raise ImportError("langchain_lorebank needs LangChain: pip install 'lorebank[langchain]'")
 
 if TYPE_CHECKING:
+    from langchain_lorebank.callbacks import MemoryCallbackHandler
+    from langchain_lorebank.memory import BankMemory
     from langchain_lorebank.messages import to_message, to_messages
     from langchain_lorebank.models import ChatModelCompleter
+    from langchain_lorebank.nodes import LorebankState, recall_node, retain_node
     from langchain_lorebank.retriever import BankRetriever
+    from langchain_lorebank.runnable import memory_prefix, with_memory
     from langchain_lorebank.tools import (
         MemoryEditTool,
         MemoryToolkit,
@@ -29,23 +33,34 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BankMemory",
     "BankRetriever",
     "ChatModelCompleter",
+    "LorebankState",
+    "MemoryCallbackHandler",
     "MemoryEditTool",
     "MemoryToolkit",
     "RecallTool",
     "ReflectTool",
     "RetainGlobalTool",
     "RetainTool",
+    "memory_prefix",
     "memory_tools",
+    "recall_node",
+    "retain_node",
     "to_message",
     "to_messages",
+    "with_memory",
 ]
 
 _HOMES = {
+    "callbacks": ("MemoryCallbackHandler",),
+    "memory": ("BankMemory",),
     "messages": ("to_message", "to_messages"),
     "models": ("ChatModelCompleter",),
+    "nodes": ("LorebankState", "recall_node", "retain_node"),
     "retriever": ("BankRetriever",),
+    "runnable": ("memory_prefix", "with_memory"),
     "tools": ("MemoryEditTool", "MemoryToolkit", "RecallTool", "ReflectTool", "RetainGlobalTool", "RetainTool", "memory_tools"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -144,7 +144,7 @@ def test_a_newer_schema_is_refused_and_left_alone(file: Path, url: str) -> None:
             with pytest.raises(UnsupportedError, match="newer lorebank"):
                 verb()
         assert (bank.health().ok, "newer lorebank" in bank.health().detail) == (False, True)
-    assert query(file, "SELECT version FROM lorebank_schema") == 2
+    assert query(file, "SELECT version FROM lorebank_schema WHERE component = 'mnemopi'") == 3
     assert query(file, "SELECT count(*) FROM memories") == 1
 
 

@@ -419,6 +419,20 @@ def test_skipping_twice_skips_one_run(rig: Rig, bank: Bank) -> None:
     assert "Two." in rig.kept(bank)
 
 
+def test_a_call_without_news_does_not_spend_the_skip(rig: Rig, bank: Bank) -> None:
+    """The run before is handed over once more (a second observer, a retry): the skip is for the next one still."""
+    history = [user("One."), answer("One too."), user("A secret.")]
+    with bank.session("s") as session:
+        session.before_turn(history[:1], run_id="r1")
+        session.after_turn(history[:2], run_id="r1")
+        session.skip_next()
+        session.before_turn(history[:1], run_id="r1")
+        session.after_turn(history[:2], run_id="r1")
+        session.before_turn(history, run_id="r2")
+        session.after_turn(history, run_id="r2")
+    assert rig.kept(bank) == ["One.", "One too."]
+
+
 def test_a_skipped_delta_run_is_skipped_whole(rig: Rig, bank: Bank) -> None:
     """All calls with its run id, however many."""
     with bank.session("s") as session:
@@ -503,20 +517,6 @@ def test_tags_can_be_added_to_in_place(bank: Bank) -> None:
     with bank.session("s") as session:
         session.tags |= {"b", "c"}  # type: ignore[misc]
         assert session.tags == {"b", "c"}
-
-
-def test_a_tag_may_not_pose_as_a_project(rig: Rig) -> None:
-    """A session's tag widens no scope: another project's reads don't find what is stamped with its tag."""
-    atlas = rig.open(project="atlas")
-    with atlas.session("s") as session:
-        try:
-            session.tags.add("project:zeus")
-        except UsageError:
-            return
-        session.after_turn([user("The engine of atlas is red.")])
-        session.retain_now()
-    atlas.flush(timeout=30, until="completed")
-    assert "red" not in repr(rig.open(project="zeus").recall("Which colour has the engine of atlas?").memories)
 
 
 # --- fail closed
@@ -630,7 +630,7 @@ def test_a_ledger_that_cant_be_asked_means_ignored_for_that_call(url: str) -> No
     """Fail closed: a session whose choices can't be read recalls nothing; the host goes on."""
 
     class Deaf(MnemopiBackend):
-        deaf = True
+        deaf = False
 
         @property
         def sessions(self) -> Any:
@@ -644,6 +644,7 @@ def test_a_ledger_that_cant_be_asked_means_ignored_for_that_call(url: str) -> No
 
     backend = Deaf(url)
     with open_bank(backend=backend, bank="alice") as bank, bank.session("s") as session:
+        backend.deaf = True
         injection = session.before_turn([user(AISLE)])
         receipt = session.after_turn([user(AISLE)])
         assert (injection.memories, injection.result) == ("", None)

@@ -37,6 +37,10 @@ class Fate:
 
     line: Line
     fate: Literal["kept", "out", "any"]
+    run: int = 0
+    """The run that it was first handed over in."""
+    observed: bool = False
+    """Whether only a second observer of that run has seen it yet."""
 
 
 @dataclass(eq=False, slots=True)
@@ -107,6 +111,8 @@ class Talk:
     plain: bool = True
     chosen: Chosen = field(default_factory=Chosen)
     over: set[int] = field(default_factory=set)
+    edited: set[int] = field(default_factory=set)
+    """Runs whose messages do not stand in one place all the time."""
     fates: list[Fate] = field(default_factory=list)
     names: dict[object, Fate] = field(default_factory=dict)
 
@@ -145,7 +151,9 @@ class Talk:
         said = tuple(self.history) if self.full else self.delta()
         if steps and not self.full and (self.ids or self.unique):
             before = {id(each) for call in self.handed for each in call.said}
-            said = tuple(each for each in said if id(each) not in before) or said
+            said, whole = tuple(each for each in said if id(each) not in before) or said, said
+            if said != whole:
+                self.edited.add(self.run)
         return Handed(said, self.run, self.full, self.runs, ending, cancelled)
 
     # What a call means
@@ -158,16 +166,20 @@ class Talk:
         fresh = [place for place, fate in enumerate(known) if fate is None]
         if fresh and self.chosen.skip == NEXT:
             self.chosen.skip = call.run
+        elif call.run == self.chosen.skip and not call.told and any(said[place].role == "user" for place in fresh):
+            self.over.add(call.run)  # a host without run ids can't tell that this is the same run
         users = [place for place, each in enumerate(said) if each.role == "user"]
         half = users[-1] + 1 if users else 0
+        self.exact = self.exact and not self._doubtful(call, said, [names[-1] not in self.names for _, names in named])
         for place, (each, names) in enumerate(named):
             fate = known[place]
             if fate is None:
-                # the same message may stand twice in one list (the same id)
-                fate = next((self.names[name] for name in names if name in self.names), None)
-            if fate is None:
                 fate = Fate(each.line, self._fate(each, call, broken=call.cancelled and place >= half))
+                fate.run, fate.observed = call.run, not call.named
                 self.fates.append(fate)
+            elif fate.run != call.run and (fate.observed or not call.named):
+                self._strange(fate)
+            fate.observed = fate.observed and not call.named
             for name in names:
                 self.names.setdefault(name, fate)
         if call.full:
@@ -175,6 +187,22 @@ class Talk:
         if call.ending:
             self.over.add(call.run)
         self.handed.append(call)
+
+    def _strange(self, fate: Fate) -> None:
+        """Two observers tell of a message in two runs: nothing says that it is one."""
+        self.exact = False
+        fate.fate = "any" if fate.fate == "out" else fate.fate
+
+    def _doubtful(self, call: Handed, said: Sequence[Said], moved: Sequence[bool]) -> bool:
+        """Whether messages stand in a new place, and the last history does not tell which they are: it must end with them."""
+        old = {id(each) for other in self.handed for each in other.said}
+        places = [place for place, each in enumerate(said) if moved[place] and id(each) in old]
+        if not self.blind or not call.full or not places:
+            return False
+        last = [each for each in self.last if each.role != "system"]
+        run = list(said[places[0] : places[-1] + 1])
+        convincing = sum(len(each.text) for each in run) >= 40
+        return not convincing or [id(each) for each in run] != [id(each) for each in last[-len(run) :]]
 
     def _names(self, call: Handed, said: Sequence[Said], place: int) -> list[object]:
         each = said[place]
@@ -195,7 +223,7 @@ class Talk:
             return "any" if said.run != call.run or call.run in self.over else "out"
         if broken:
             return "out"
-        doubled = any(fate.line == said.line and fate.fate == "out" for fate in self.fates)
+        doubled = any(fate.line == said.line and fate.fate != "kept" for fate in self.fates)
         return "any" if self.blind and not self.plain and doubled else "kept"
 
     # What must be there
@@ -320,6 +348,13 @@ class World:
         self.answer(t, reply)
         self.after(t, p)
 
+    def much(self, t: int, choice: int = 0, p: int = 0) -> None:
+        """A long run, handed over at its end only."""
+        self.say(t, choice)
+        for number in range(18):
+            self.answer(t, (choice + number) % 6 if number % 3 else choice)
+        self.after(t, p)
+
     def cancel(self, t: int, choice: int = 0, p: int = 0, *, finished: bool = False) -> None:
         """The answer breaks off; with `finished` it stands there whole the next time, in the place of its half."""
         talk = self.talk(t)
@@ -330,6 +365,7 @@ class World:
         if finished:
             half = talk.history.pop()
             talk.plain = False
+            talk.edited.add(half.run)
             talk.history.append(talk.new("assistant", len(SHORT), id=half.id))
             self.hand(talk, talk.handing(ending=True), p)
 
@@ -355,7 +391,7 @@ class World:
         """A second observer of the run, who sees its own messages only and no ids."""
         talk = self.talk(t)
         said = talk.delta()
-        if talk.runs and talk.open and said:
+        if talk.runs and talk.open and said and talk.run not in talk.edited:
             self.hand(talk, Handed(said, talk.run, full=False, told=True, ending=ending, named=False), p)
 
     # What hosts do to histories
@@ -372,7 +408,8 @@ class World:
         new = talk.new(old.role, len(SHORT), id=old.id)
         new.run = old.run
         talk.history[place] = new
-        self._rewritten(talk, exact=False)
+        talk.edited.add(new.run)
+        self._rewritten(talk)
 
     def rewind(self, t: int, keep: int) -> None:
         """Back to an earlier point; what came after it is a branch."""
@@ -396,7 +433,6 @@ class World:
         talk = self.talk(t)
         if not talk.full or len(talk.history) < 2 or (talk.blind and not talk.unique):
             return
-        clean = tuple(talk.history[: len(talk.last)]) == talk.last
         kept = 1 + keep % (len(talk.history) - 1)
         head: list[Said] = []
         if summary % 4:
@@ -406,13 +442,11 @@ class World:
             if summary >= 4:
                 head[0].id = None
         talk.history = head + talk.history[-kept:]
-        self._rewritten(talk, exact=clean)
+        self._rewritten(talk)
 
-    def _rewritten(self, talk: Talk, *, exact: bool = True) -> None:
+    def _rewritten(self, talk: Talk) -> None:
         talk.plain = False
         talk.open = talk.open and not talk.full
-        if not exact and talk.blind:
-            talk.exact = False
         if talk.full:
             talk.begin()
 
@@ -513,6 +547,7 @@ Step = tuple[int, int, int, int, int]
 """An operation's number, the talk, the process, and two numbers more."""
 OPERATIONS: tuple[Callable[[World, int, int, int, int], Any], ...] = (
     *[lambda world, t, p, a, b: world.turn(t, a % 6, p, reply=b % 6)] * 6,
+    lambda world, t, p, a, b: world.much(t, a % 6, p),
     lambda world, t, p, a, b: world.say(t, a % 6, more=b % 2 > 0),
     lambda world, t, p, a, b: world.before(t, p),
     lambda world, t, p, a, b: world.answer(t, a % 6),

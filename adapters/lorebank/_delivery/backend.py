@@ -61,7 +61,7 @@ class OutboxBackend(Forkable):
         self.models, self.documents = self.server.models, self.server.documents
         self.operations, self.directives = self.server.operations, self.server.directives
         self.outbox = LedgerOutbox(self)
-        self.sessions = QueuedSessions(self.ledger, self.sender, self.route, retain)
+        self.sessions = QueuedSessions(self.ledger, self.sender, self.route, retain, self.report)
         self._removing = Removing(self.ledger, self.server, self.sender, self.route, connection.timeout)
         self._looked = False
         watch_forks(self)
@@ -135,8 +135,12 @@ class OutboxBackend(Forkable):
         """Waits for what is queued now; what is queued meanwhile is not waited for."""
         if not self.ledger.exists:
             return FlushReport()
-        mark = self.ledger.write(lambda c: release(c, self.route))
-        return self._drained(mark, time.monotonic() + timeout, accepted=until == "accepted")
+        mark, accepted = self.ledger.write(lambda c: release(c, self.route)), until == "accepted"
+
+        def count() -> int:
+            return self.ledger.read(lambda c: left(c, self.route, mark, accepted=accepted))
+
+        return self.report(self.sender.drain(count, time.monotonic() + timeout))
 
     def close(self, timeout: float) -> None:
         """Delivers what it can within `timeout` seconds; the rest stays in the ledger for the next start."""
@@ -150,21 +154,8 @@ class OutboxBackend(Forkable):
             if self._scratch is not None:
                 self._scratch.cleanup()
 
-    def _drained(self, mark: int, until: float, *, accepted: bool) -> FlushReport:
-        def count() -> int:
-            return self.ledger.read(lambda c: left(c, self.route, mark, accepted=accepted))
-
-        waiting = count()
-        if waiting:
-            self.sender.hurry(1)
-            try:
-                while waiting and (rest := until - time.monotonic()) > 0 and self.sender.wait(min(rest, 1.0)):
-                    waiting = count()
-            finally:
-                self.sender.hurry(-1)
-        return self._report(waiting)
-
-    def _report(self, waiting: int) -> FlushReport:
+    def report(self, waiting: int) -> FlushReport:
+        """Tells of so many writes that are left."""
         state, dead = self.ledger.read(lambda c: (route_state(c, self.route), lost_rows(c, self.route)))
         if not waiting:
             return FlushReport(dead=dead)

@@ -147,6 +147,18 @@ class Sender:
             self._signals.urgent += more
         self.wake()
 
+    def drain(self, count: Callable[[], int], until: float) -> int:
+        """Hurries until there is nothing left to count, or until a moment; gives what is left."""
+        waiting = count()
+        if waiting:
+            self.hurry(1)
+            try:
+                while waiting and (rest := until - time.monotonic()) > 0 and self.wait(min(rest, 1.0)):
+                    waiting = count()
+            finally:
+                self.hurry(-1)
+        return waiting
+
     def stop(self, wait: float) -> None:
         """Ends the thread. What it does at this moment is settled by it when the answer comes; where that takes longer, the
         next sender need not wait for its lease: a batch that is sent twice has one effect.

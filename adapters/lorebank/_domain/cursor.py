@@ -41,13 +41,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An identity that is taken: in which run, under which host id (`None`: by a message without one), and whether its message
-    was retained (`kept`) or passed over.
+    """An identity that is taken: in which run, under which host id (`None`: by a message without one), whether its message was
+    retained (`kept`) or passed over, and when it was first `seen`, in seconds since 1970.
     """
 
     run: bytes | None = None
     holder: bytes | None = None
     kept: bool = True
+    seen: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Claim:
     run: bytes | None = None
     holder: bytes | None = None
     kept: bool = True
+    seen: float | None = None
 
 
 Lookup = Callable[[Sequence[bytes]], Mapping[bytes, Known]]
@@ -67,12 +69,13 @@ Lookup = Callable[[Sequence[bytes]], Mapping[bytes, Known]]
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """The places of the new messages, those of messages that were passed over before, the identities to take, and what the
-    running run has said so far.
+    """The places of the new messages, those of messages that were passed over before, when others were first seen, the
+    identities to take, and what the running run has said so far.
     """
 
     fresh: tuple[int, ...]
     passed: frozenset[int]
+    seen: Mapping[int, float]
     claims: tuple[Claim, ...]
     counted: Counter[bytes]
 
@@ -116,6 +119,11 @@ def marks_of(messages: Sequence[Message], *, full: bool, before: bytes = b"") ->
     return marks
 
 
+def spoken_in(run: bytes, mark: Mark) -> bytes:
+    """What a message without an id is called by that is known by its run alone."""
+    return _hash(b"spoken", run, mark.digest)
+
+
 def skipped(mark: Mark, place: int = 0) -> Claim:
     """The claim by which a message without an id stays skipped when its place is in doubt."""
     return Claim(_hash(b"skip", mark.digest), place, kept=False)
@@ -131,6 +139,7 @@ def sift(marks: Sequence[Mark], *, run: bytes | None, lookup: Lookup, past: Past
     runs, counted = ({}, Counter[bytes]()) if run is None else _runs(marks, known, run, past.counted)
     observed = lookup(list(runs.values()))
     fresh: list[int] = []
+    times = {place: row.seen for place, row in known.items() if row is not None and row.seen is not None}
     passed = {place for place, row in known.items() if row is not None and not row.kept} | left_out
     claims: dict[bytes, Claim] = {}
     for place, mark in enumerate(marks):
@@ -138,14 +147,15 @@ def sift(marks: Sequence[Mark], *, run: bytes | None, lookup: Lookup, past: Past
         again = (mark.id is not None and mark.id in claims) or (seen is not None and _same(mark, seen))
         if place not in known and not again:
             fresh.append(place)
-        elif seen is not None and not seen.kept:
-            passed.add(place)
+        elif seen is not None:
+            passed |= set() if seen.kept else {place}
+            times |= {} if seen.seen is None else {place: seen.seen}
         row = known.get(place)
         own_run = run if row is None else row.run
         for identity in (mark.chain if mark.id is None else mark.id, runs.get(place)):
             if identity is not None and identity not in taken and identity not in observed:
-                claims.setdefault(identity, Claim(identity, place, own_run, mark.id, place not in passed))
-    return Sifted(tuple(fresh), frozenset(passed), tuple(claims.values()), counted)
+                claims.setdefault(identity, Claim(identity, place, own_run, mark.id, place not in passed, times.get(place)))
+    return Sifted(tuple(fresh), frozenset(passed), times, tuple(claims.values()), counted)
 
 
 def _by_name(mark: Mark, taken: Mapping[bytes, Known]) -> Known | None:

@@ -6,8 +6,8 @@ Modes say what happens on its own and what the tools may do; one table, and what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
@@ -21,7 +21,7 @@ Mode = Literal["normal", "read-only", "ignored", "tools-only"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 History = Literal["full", "delta"]
 NEXT = "next"
-"""A pending `skip_next`: the next run is not retained. Once that run has begun, its key stands here."""
+"""A pending `skip_next`: the next run is not retained. Once that run has begun, its turn and id stand in its place."""
 TAG_CHARS = 80
 
 
@@ -91,13 +91,13 @@ def read_choices(text: str) -> Choices | None:
     """Choices from the ledger; `None` for what can't be understood."""
     try:
         found = json.loads(text)
-        fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        if set(fields) != {"mode", "retain", "tags", "skip"} or not isinstance(fields["retain"], bool):
+        kept = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if set(kept) != {"mode", "retain", "tags", "skip"} or not isinstance(kept["retain"], bool):
             return None
-        if not isinstance(fields["skip"], (str, type(None))):
+        if not isinstance(kept["skip"], (str, type(None))) or not isinstance(kept["tags"], list):
             return None
-        tags = tuple(parse_session_tag(tag) for tag in fields["tags"])
-        return Choices(parse_mode(fields["mode"]), fields["retain"], tags, fields["skip"])
+        tags = tuple(parse_session_tag(tag) for tag in cast("list[object]", kept["tags"]))
+        return Choices(parse_mode(kept["mode"]), kept["retain"], tags, kept["skip"])
     except (ValueError, TypeError, UsageError):
         return None
 
@@ -112,8 +112,8 @@ class Progress:
 
     `turns` are user messages, `unreleased` those since rows were last let go, `messages` all that the cursor knows, `history`
     how many the last full history without ids had, `head` its chain. `segment` is the document that is written to, with its
-    turns and bytes; `generation` counts whole transcripts that were begun anew; `window` is the first message that `last-turn`
-    has not let go; `opened` the user message of a turn that is not over.
+    turns and bytes; `apart` is 1 once a whole transcript could not be sent any more; `window` is the first message that
+    `last-turn` has not let go; `opened` the user message of a turn that is not over.
     """
 
     turns: int = 0
@@ -124,9 +124,22 @@ class Progress:
     segment: int = 0
     segment_turns: int = 0
     segment_bytes: int = 0
-    generation: int = 0
+    apart: int = 0
     window: bytes | None = None
     opened: bytes | None = None
+
+    @classmethod
+    def read(cls, values: Sequence[object]) -> Progress:
+        """Progress from the ledger; what can't be read begins anew, which repeats no message: the cursor knows them."""
+        fresh = cls()
+        names = [each.name for each in fields(cls)]
+        pairs = zip(names, values, strict=True)
+        good: dict[str, Any] = {name: value for name, value in pairs if _fits(value, getattr(fresh, name))}
+        return replace(fresh, **good)
+
+
+def _fits(value: object, kind: object) -> bool:
+    return isinstance(value, int) if isinstance(kind, int) else isinstance(value, (bytes, type(None)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +225,15 @@ class Trace:
         return json.dumps({**plain, "at": self.at.isoformat()}, ensure_ascii=False)
 
     @classmethod
-    def read(cls, text: str) -> Trace:
-        """A trace from the ledger."""
-        plain = cast("dict[str, Any]", json.loads(text))
-        shown = tuple(Traced(each["id"], each["score"], each["signals"]) for each in plain["shown"])
-        at = datetime.fromisoformat(plain["at"])
-        return cls(plain["query"], plain["state"], shown, tuple(plain["dropped"]), plain["elapsed"], at)
+    def read(cls, text: str | None) -> Trace | None:
+        """A trace from the ledger; `None` where there is none that can be read."""
+        try:
+            plain = cast("dict[str, Any]", json.loads(text or ""))
+            shown = tuple(Traced(each["id"], each["score"], each["signals"]) for each in plain["shown"])
+            at = datetime.fromisoformat(plain["at"])
+            return cls(plain["query"], plain["state"], shown, tuple(plain["dropped"]), plain["elapsed"], at)
+        except (ValueError, TypeError, KeyError):
+            return None
 
 
 def merged(stored: Choices, changed: Mapping[str, Any]) -> Choices:

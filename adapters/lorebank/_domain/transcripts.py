@@ -2,7 +2,7 @@
 
 `append` (the default) extends segments of a session's transcript; `full-session` sends the whole transcript in place of
 itself; `last-turn` sends the turns since the last release, with some before them. What was retained is never taken back:
-a whole transcript that no longer holds all its messages goes on in a document of its own, unless documents are to follow
+a transcript that is not handed over whole any more goes on in segments beside its document, unless documents are to follow
 edits (`on_rewrite="replace"`).
 """
 
@@ -88,14 +88,14 @@ def whole_session(
 ) -> tuple[list[DocumentWrite], Progress]:
     """The whole transcript, in place of the document's former text.
 
-    `history` are all messages handed over; `complete` says that all that was retained is among them.
+    `history` are all messages handed over; `complete` says that all that was retained is among them. Where it once was not,
+    and documents are not to follow, what is new goes on in segments beside the document.
     """
-    if not complete and not follows:
-        progress = replace(progress, generation=progress.generation + 1)
-    document = name if not progress.generation else f"{name}:{progress.generation}"
+    if not follows and (progress.apart or not complete):
+        return appended(f"{name}:more", spoken, replace(progress, apart=1))
     fresh = tuple(each.item for each in spoken)
     everything = tuple(each.item for each in history)
-    return [DocumentWrite(document, fresh, everything, "replace", not complete and follows)], progress
+    return [DocumentWrite(name, fresh, everything, "replace", not complete and follows)], progress
 
 
 def last_turn(

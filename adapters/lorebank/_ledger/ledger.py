@@ -145,6 +145,13 @@ def left(connection: Connection, route: Route, mark: int, *, accepted: bool) -> 
     return connection.scalar(select(func.count()).select_from(outbox).where(chosen)) or 0
 
 
+def left_of(connection: Connection, route: Route, bank: str, session: str) -> int:
+    """How many of a session's rows were let go and have not reached the server."""
+    mine = (outbox.c.route == route.url) & (outbox.c.bank == bank) & (outbox.c.session == session)
+    chosen = mine & outbox.c.state.in_(("pending", "sealed"))
+    return connection.scalar(select(func.count()).select_from(outbox).where(chosen)) or 0
+
+
 def lost_rows(connection: Connection, route: Route) -> int:
     """How many rows wait for a person."""
     chosen = (outbox.c.route == route.url) & outbox.c.state.in_(LOST)

@@ -15,7 +15,7 @@ ADDRESS = ("place", "bank", "label", "id")
 PROGRESS = tuple(field.name for field in fields(Progress))
 SESSION = (*ADDRESS, "choices", *PROGRESS)
 DETAILS: Mapping[str, Sequence[str]] = {
-    "cursors": ("identity", "run", "holder", "kept"),
+    "cursors": ("identity", "run", "holder", "kept", "seen"),
     "histories": ("chunk", "digests"),
     "traces": ("number", "body"),
 }
@@ -27,10 +27,11 @@ STEPS: Sequence[Sequence[str]] = (
             number INTEGER PRIMARY KEY, place TEXT NOT NULL, bank TEXT NOT NULL, label TEXT NOT NULL, id TEXT NOT NULL,
             choices TEXT NOT NULL, turns INTEGER NOT NULL, unreleased INTEGER NOT NULL, messages INTEGER NOT NULL,
             history INTEGER NOT NULL, head BLOB, segment INTEGER NOT NULL, segment_turns INTEGER NOT NULL,
-            segment_bytes INTEGER NOT NULL, generation INTEGER NOT NULL, window BLOB, opened BLOB,
+            segment_bytes INTEGER NOT NULL, apart INTEGER NOT NULL, window BLOB, opened BLOB,
             UNIQUE (place, bank, label, id))""",
         """CREATE TABLE cursors (
             session INTEGER NOT NULL, identity BLOB NOT NULL, run BLOB, holder BLOB, kept INTEGER NOT NULL,
+            seen REAL NOT NULL,
             PRIMARY KEY (session, identity)) WITHOUT ROWID""",
         """CREATE TABLE histories (
             session INTEGER NOT NULL, chunk INTEGER NOT NULL, digests BLOB NOT NULL,

@@ -19,8 +19,8 @@ AT_ONCE = 500
 _FIND = f"SELECT number, choices, {', '.join(PROGRESS)} FROM sessions WHERE {' = ? AND '.join(ADDRESS)} = ?"  # noqa: S608
 _ADD = f"INSERT INTO sessions ({', '.join(SESSION)}) VALUES ({', '.join('?' * len(SESSION))}) RETURNING number"  # noqa: S608
 _SET = f"UPDATE sessions SET choices = coalesce(?, choices), {', '.join(f'{name} = ?' for name in PROGRESS)} WHERE number = ?"  # noqa: S608
-_KNOWN = "SELECT identity, run, holder, kept FROM cursors WHERE session = ? AND identity IN ({})"
-_CLAIM = "INSERT OR IGNORE INTO cursors (session, identity, run, holder, kept) VALUES (?, ?, ?, ?, ?)"
+_KNOWN = "SELECT identity, run, holder, kept, seen FROM cursors WHERE session = ? AND identity IN ({})"
+_CLAIM = "INSERT OR IGNORE INTO cursors (session, identity, run, holder, kept, seen) VALUES (?, ?, ?, ?, ?, ?)"
 _HISTORY = "SELECT digests FROM histories WHERE session = ? ORDER BY chunk"
 _KEEP = "INSERT OR REPLACE INTO histories (session, chunk, digests) VALUES (?, ?, ?)"
 
@@ -59,7 +59,7 @@ class SessionRows:
         if not found:
             return Stored()
         self._number, choices, *progress = found[0]
-        return Stored(read_choices(choices), Progress(*progress))
+        return Stored(read_choices(choices), Progress.read(progress))
 
     def save(self, choices: Choices | None, progress: Progress) -> None:
         """Writes the session down; choices of `None` stay as they are."""
@@ -76,12 +76,15 @@ class SessionRows:
         for start in range(0, len(identities) if self._number is not None else 0, AT_ONCE):
             part = identities[start : start + AT_ONCE]
             rows = rows_of(self._source, _KNOWN.format(",".join("?" * len(part))), (self._number, *part))
-            found |= {identity: Known(in_run, holder, bool(kept)) for identity, in_run, holder, kept in rows}
+            found |= {identity: Known(in_run, by, bool(kept), seen) for identity, in_run, by, kept, seen in rows}
         return found
 
-    def claim(self, claims: Sequence[Claim]) -> None:
-        """Takes identities; `save` comes first."""
-        rows = [(self._number, each.identity, each.run, each.holder, int(each.kept)) for each in claims]
+    def claim(self, claims: Sequence[Claim], now: float) -> None:
+        """Takes identities, seen now where a claim does not say when; `save` comes first."""
+        rows = [
+            (self._number, each.identity, each.run, each.holder, int(each.kept), now if each.seen is None else each.seen)
+            for each in claims
+        ]
         run_many(self._source, _CLAIM, rows)
 
     def history(self) -> list[bytes]:

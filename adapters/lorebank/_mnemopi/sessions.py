@@ -12,6 +12,7 @@ from lorebank._database.engine import Database
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Receipt
 from lorebank._domain.ports import SessionLedger
+from lorebank._domain.requests import FlushReport
 from lorebank._domain.scope import Scope
 from lorebank._domain.session import DocumentWrite
 from lorebank._ledger.sessions import Address, SessionRows
@@ -42,6 +43,11 @@ class StoredSessions:
     def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
         with self.database.direct() as connection:
             return body(SessionRows(connection, _address(scope, session), _Memories(self.clock())))
+
+    def drain(self, scope: Scope, session: str, timeout: float) -> FlushReport:
+        """Nothing waits here: messages are memories at once."""
+        del scope, session, timeout
+        return FlushReport()
 
 
 def _address(scope: Scope, session: str) -> Address:

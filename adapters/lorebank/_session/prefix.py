@@ -33,6 +33,7 @@ class ModelCache:
         self._lock = threading.Lock()
         self._block: str | None = None
         self._due = 0.0
+        self._waited = False
         self._running: Future[None] | None = None
         self._state: Stats | None = None
 
@@ -41,12 +42,17 @@ class ModelCache:
         settings = self._home.settings.mental_models
         if not settings.enabled:
             return ""
-        first = self._block is None
-        if first or settings.refresh == "auto":
+        if self._block is None or settings.refresh == "auto":
             running = self._begun()
-            if first and running is not None:
+            if self._block is None and running is not None and not self._waited:
+                self._waited = True
                 _wait(running, min(wait, settings.first_wait))
         return self._block
+
+    def drop(self) -> None:
+        """Forgets what was read: something of the bank was deleted."""
+        with self._lock:
+            self._block, self._state, self._waited, self._due = None, None, False, 0.0
 
     def reload(self) -> None:
         """Reads the models now; raises where that can't be done."""
@@ -55,7 +61,7 @@ class ModelCache:
     def _begun(self) -> Future[None] | None:
         """Reads in the background when it is time; gives what is under way."""
         with self._lock:
-            if self._running is None and self._clock() >= self._due:
+            if (self._running is None or self._running.done()) and self._clock() >= self._due:
                 self._due = self._clock() + AGAIN
                 self._running = self._home.opened().threads.submit(self._quietly, "automatic")
             return self._running
@@ -67,15 +73,13 @@ class ModelCache:
         except LorebankError as error:
             bank = self._home.scope.bank
             logger.warning("the mental models of bank %s could not be read: %s", bank, type(error).__name__)
-            self._home.opened().tell(Skipped(bank, "mental_models", type(error).__name__))
-        finally:
-            self._running = None
+            self._home.connections.tell(Skipped(bank, "mental_models", type(error).__name__))
 
     def _load(self) -> None:
         home, settings = self._home, self._home.settings.mental_models
         handle = MentalModelHandle(home.opened, home.scope, home.scoping, home.label)
         if settings.auto_seed:
-            handle.ensure(settings.seeds)
+            self._seed(handle)
         models = handle.list()
         if home.backend.name == "mnemopi":
             models = self._answered(models)
@@ -84,6 +88,15 @@ class ModelCache:
             if self._block is not None and block != self._block:
                 home.opened().tell(ModelRefreshed(home.scope.bank, "*", changed=True))
             self._block, self._due = block, self._clock() + settings.refresh_seconds
+
+    def _seed(self, handle: MentalModelHandle) -> None:
+        """Makes the models that a bank starts with; where that fails, those that are there are shown all the same."""
+        try:
+            handle.ensure(self._home.settings.mental_models.seeds)
+        except LorebankError as error:
+            bank = self._home.scope.bank
+            logger.warning("the mental models of bank %s could not be made: %s", bank, type(error).__name__)
+            self._home.connections.tell(Skipped(bank, "seed", type(error).__name__))
 
     def _answered(self, models: Sequence[MentalModel]) -> tuple[MentalModel, ...]:
         """The models, those answered anew that the bank has outgrown."""

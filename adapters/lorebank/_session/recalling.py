@@ -124,6 +124,8 @@ class Recalling:
     def _without(self, turn: Turn) -> None:
         turn.result = RecallResult("unavailable", turn.query, unavailable=(self._home.scope.bank,))
         turn.memories = render_unavailable() if self._home.settings.recall.tell_model else ""
+        elapsed = time.perf_counter() - turn.begun if turn.begun else 0.0
+        turn.trace = _trace(turn.query, turn.result, Shown(()), elapsed)
 
     def _show(self, turn: Turn, result: RecallResult, seen: Seen) -> None:
         chosen = shown(result.memories, seen, self._room())

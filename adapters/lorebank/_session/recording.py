@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from lorebank._domain.cursor import Claim, Mark, Past, Sifted, marks_of, run_of, sift, skipped
+from lorebank._domain.cursor import Claim, Mark, Sifted, marks_of, run_of, sift, skipped, spoken_in
 from lorebank._domain.item import Item
 from lorebank._domain.memory import MAX_TEXT, Outcome, Receipt
 from lorebank._domain.message import Message, project
@@ -27,6 +27,8 @@ from lorebank._writing import admit_items
 T = TypeVar("T")
 EVERY_TURNS = {"mnemopi": 4, "hindsight": 3}
 """After how many user turns what is held is let go; the backends' own defaults."""
+LONGEST = {"mnemopi": MAX_TEXT, "hindsight": MAX_TEXT // 4}
+"""Characters of one part of a long message; a transcript's JSON makes more of them."""
 LOOKED_UP = 16
 """From how many messages on it pays to ask the ledger first which of them it knows."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -59,7 +61,7 @@ class Recorder:
         """Records a call and stores what the user has changed, in one transaction."""
         view = self._view(call)
         done = self._write(lambda ledger: self._step(ledger, view, changed))
-        if done is None:  # another process has seen another history since: what was handled here says nothing
+        if done is None:  # another process has recorded something since: what was looked up here says nothing
             self._handled = Handled()
             return self.record(call, changed)
         recorded, counted = done
@@ -127,11 +129,11 @@ class Recorder:
         new = said[len(known.keys) :]
         marks = marks_of(new, full=call.full, before=known.chain)
         run = None if call.run_id is None else run_of(call.run_id)
-        wanted = range(len(new)) if whole else self._unknown(marks, run)
-        spoken, rejected, redactions = self._admitted([(place, new[place], marks[place]) for place in wanted])
-        return View(call, known, keys, new, marks, run, spoken, rejected, redactions)
+        wanted = range(len(new)) if whole else self._unknown(marks, run, known)
+        spoken, rejected, redactions = self._admitted([(place, new[place], marks[place]) for place in wanted], run)
+        return View(call, known, keys, new, marks, run, frozenset(wanted), spoken, rejected, redactions)
 
-    def _unknown(self, marks: Sequence[Mark], run: bytes | None) -> Sequence[int]:
+    def _unknown(self, marks: Sequence[Mark], run: bytes | None, handled: Handled) -> Sequence[int]:
         """The places of messages that are new, as far as can be told before the transaction: of a long list the ledger is asked,
         so that the user's own gate is not asked about messages of long ago again.
         """
@@ -140,12 +142,12 @@ class Recorder:
 
         def sifted(ledger: SessionLedger) -> Sifted:
             ledger.load()
-            return sift(marks, run=run, lookup=ledger.known, past=Past(ledger.history))
+            return sift(marks, run=run, lookup=ledger.known, past=handled.past(ledger.history, run))
 
         return self._read(sifted).fresh
 
     def _admitted(
-        self, wanted: Sequence[tuple[int, Message, Mark]]
+        self, wanted: Sequence[tuple[int, Message, Mark]], run: bytes | None
     ) -> tuple[dict[int, tuple[Spoken, ...]], tuple[Outcome, ...], int]:
         """What may be written of messages: projected, without secrets, through the user's gate; by place."""
         settings = self._home.settings.retain
@@ -159,7 +161,7 @@ class Recorder:
             admitted = admit_items(self._items(message, text), settings)
             rejected += admitted.rejected
             redactions += admitted.redactions
-            name = mark.id or mark.chain or mark.digest
+            name = mark.id or mark.chain or spoken_in(run or b"", mark)
             spoken[place] = tuple(
                 Spoken(item, name, message.role == "user" and not part) for part, item in enumerate(admitted.items)
             )
@@ -177,7 +179,10 @@ class Recorder:
             context=settings.retain_context or None,
             metadata={ROLE: message.role},
         )
-        return [first.rewritten(content=part) for part in split_text(_UNSTORABLE.sub("\ufffd", text), MAX_TEXT)]
+        return [
+            first.rewritten(content=part)
+            for part in split_text(_UNSTORABLE.sub("\ufffd", text), LONGEST[self._home.backend.name])
+        ]
 
     def _step(self, ledger: SessionLedger, view: View, changed: Mapping[str, Any]) -> tuple[Recorded, Counter[bytes]] | None:
         """The transaction: what is new, what becomes of it, and the cursor that says so. `None` where the view is out of date."""
@@ -186,9 +191,10 @@ class Recorder:
         if handled.keys and view.unnamed and (former.history, former.head) != (len(handled.keys), handled.chain):
             return None
         choices, readable = _chosen(stored, changed)
-        counted = handled.counted if handled.run == view.run else Counter[bytes]()
-        past = Past(ledger.history, len(handled.keys), counted, former.opened if view.call.ending else None)
+        past = handled.past(ledger.history, view.run, former.opened if view.call.ending else None)
         sifted = sift(view.marks, run=view.run, lookup=ledger.known, past=past)
+        if not view.wanted.issuperset(sifted.fresh):
+            return None
         turns = former.turns + sum(view.messages[place].role == "user" for place in sifted.fresh)
         judged = judge(view, sifted, choices, self._home.settings.retain, turns)
         progress = replace(
@@ -203,7 +209,7 @@ class Recorder:
         after = replace(choices, skip=judged.skip)
         if sifted.claims or progress != former or after != stored.choices:
             ledger.save(after if readable else None, progress)
-            ledger.claim(_claims(view, sifted, judged))
+            ledger.claim(_claims(view, sifted, judged), self._now().timestamp())
             if view.unnamed:
                 ledger.keep_history([mark.digest for mark in view.marks], len(handled.keys))
         new = tuple(view.messages[place] for place in sifted.fresh)
@@ -219,7 +225,8 @@ class Recorder:
         settings = self._home.settings.retain
         out = judged.passed | sifted.passed
         said = [each for place in sifted.fresh if place not in out for each in view.spoken.get(place, ())]
-        history = [each for place in range(len(view.marks)) if place not in out for each in view.spoken.get(place, ())]
+        places = [place for place in range(len(view.marks)) if place not in out]
+        history = [_dated(each, view, sifted, place) for place in places for each in view.spoken.get(place, ())]
         tagged = [_tagged(each, judged.tags) for each in said], [_tagged(each, judged.tags) for each in history]
         complete = len(view.handled.keys) + len(view.marks) >= progress.messages
         writes, progress = documents(settings, self._name, *tagged, progress, complete=complete)
@@ -231,6 +238,14 @@ class Recorder:
             progress = replace(progress, unreleased=0, window=None)
         rejected = view.rejected if said or not judged.passed else ()
         return replace(receipt, rejected=receipt.rejected + rejected, redactions=view.redactions if said else 0), progress
+
+
+def _dated(spoken: Spoken, view: View, sifted: Sifted, place: int) -> Spoken:
+    """A message that is sent once more has the time of its first sight, where the host does not tell another."""
+    seen = sifted.seen.get(place)
+    if seen is None or view.messages[place].time is not None:
+        return spoken
+    return replace(spoken, item=spoken.item.rewritten(timestamp=datetime.fromtimestamp(seen, UTC)))
 
 
 def _tagged(spoken: Spoken, tags: tuple[str, ...]) -> Spoken:

@@ -41,6 +41,16 @@ class Registry(Forkable):
             live.users += 1
             return live
 
+    def forget(self, scope: Scope) -> None:
+        """Something of a bank was deleted: nothing that was read of it before is shown again."""
+        with self._lock:
+            sessions = [live for (home, _), live in self._live.items() if home.bank == scope.bank]
+            models = [cache for home, cache in self._models.items() if home.bank == scope.bank]
+        for cache in models:
+            cache.drop()
+        for live in sessions:
+            live.forgotten()
+
     def after_fork(self) -> None:
         """The child's sessions are its own."""
         self._lock = threading.Lock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from typing import Any, Self
@@ -28,6 +28,7 @@ from lorebank._domain.session import (
     Trace,
     TurnReceipt,
     parse_mode,
+    parse_session_tag,
     refusal,
 )
 from lorebank._domain.toolbook import ToolName
@@ -42,7 +43,7 @@ from lorebank._session.shared import Shared
 from lorebank._session.tags import SessionTags
 from lorebank._session.view import Call, call_of
 from lorebank._twins import Threads, twin
-from lorebank.errors import LorebankError, UsageError
+from lorebank.errors import LorebankError, UnavailableError, UsageError
 
 logger = logging.getLogger("lorebank")
 RECENT = 40
@@ -146,7 +147,8 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
             turn = Turn((0, b""), self._recalling.query(call.messages))
             self._recalling.ask(turn)
             self._recalling.serve(turn, Seen(self.id), self._settings.recall.deadline)
-            self._raise(turn.error)
+            if turn.error is not None:
+                self._raise(turn.error)
             return turn.memories
 
     def retain_now(self) -> FlushReport:
@@ -160,8 +162,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         with self._serial:
             if self._turn.trace is not None:
                 return self._turn.trace
-            kept = None if self._off else self._recorder.last_trace()
-            return None if kept is None else Trace.read(kept)
+            return None if self._off else Trace.read(self._recorder.last_trace())
 
     def reload_mental_models(self) -> None:
         """Reads the bank's mental models now; raises where that can't be done."""
@@ -231,6 +232,14 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         """The tags on what this session retains from now on: a set."""
         return SessionTags(self)
 
+    @tags.setter
+    def tags(self, values: Collection[str]) -> None:
+        wanted = {parse_session_tag(value) for value in tuple(values)}
+        for tag in set(self.choices.tags) - wanted:
+            self.change(removed=tag)
+        for tag in sorted(wanted - set(self.choices.tags)):
+            self.change(added=tag)
+
     def skip_next(self) -> None:
         """Keeps the next run from being retained, for good. Recall and the tools go on."""
         self.change(skip=NEXT)
@@ -255,8 +264,16 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
             return self._chosen.now(self._chosen.stored)
 
     def refusal(self, tool: ToolName) -> str | None:
-        """Why the mode forbids a tool, in words for the model."""
-        return refusal(self.mode, tool)
+        """Why the mode forbids a tool, in words for the model: the mode as it is now, whoever has set it."""
+        with self._serial:
+            if not self._home.opened().off:
+                self._chosen.stored = self._read()
+            return refusal(self.mode, tool)
+
+    def forgotten(self) -> None:
+        """Something of the bank was deleted: what was recalled for the running turn is not shown again."""
+        with self._serial:
+            self._turn = Turn()
 
     def missed(self, verb: str, error: Exception) -> None:
         """Tells of a failure that must not reach the host; raises it where the application wants that."""
@@ -291,7 +308,8 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
             return Injection(prefix, position=position)
         fresh = not turn.over
         self._recalling.serve(turn, self._seen(call, recorded), until - self._ticks())
-        self._look(turn, fresh=fresh)
+        if fresh:
+            self._look(turn)
         return Injection(prefix, turn.memories, turn.result, position)
 
     def _record(self, call: Call, verb: str) -> Recorded:
@@ -353,26 +371,25 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         blocks = recalls and (self._settings.recall.auto_recall or bool(block))
         return "\n\n".join(filter(None, (instructions(mode, self.tools, blocks=blocks), block)))
 
-    def _look(self, turn: Turn, *, fresh: bool) -> None:
-        """Keeps the trace of a turn that was just answered; raises its failure where the application wants that."""
+    def _look(self, turn: Turn) -> None:
+        """Keeps the trace of a turn once it is over; raises where the application wants to know that memory was not there."""
         keep = self._settings.recall.keep_traces
-        if fresh and keep and turn.trace is not None:
+        if keep and turn.over and turn.trace is not None:
             try:
                 self._recorder.trace(turn.trace.as_json(), keep)
             except LorebankError as error:
                 self.missed("trace", error)
-        self._raise(turn.error)
+        if turn.result is not None and turn.result.state == "unavailable":
+            self._raise(turn.error or UnavailableError("memory did not answer in time; it is asked in the background"))
 
-    def _raise(self, error: Exception | None) -> None:
-        if error is not None and self._home.opened().on_failure == "raise":
+    def _raise(self, error: Exception) -> None:
+        if self._home.opened().on_failure == "raise":
             raise error
 
     def _drained(self) -> FlushReport:
-        """Waits for the server to take what was let go, unless it is known to be down."""
-        backend = self._home.backend
-        resting = backend.outbox.status(self._home.scope.bank).resting_until if backend.name == "hindsight" else None
-        timeout = 0.0 if resting is not None else self._settings.connection.close_timeout
-        return backend.flush(timeout=timeout, until="accepted")
+        """Waits for the memory to take what was let go."""
+        timeout = self._settings.connection.close_timeout
+        return self._home.backend.sessions.drain(self._home.scope, self.id, timeout)
 
     def _read(self) -> Choices:
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableSet
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, MutableSet
+from typing import Any, Protocol, TypeVar
 
 from lorebank._domain.session import Choices, parse_session_tag
+
+T = TypeVar("T")
 
 
 class Tagged(Protocol):
@@ -27,6 +29,11 @@ class SessionTags(MutableSet[str]):
 
     def discard(self, value: str) -> None:
         self._session.change(removed=parse_session_tag(value))
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[T]) -> set[T]:
+        """What is calculated from tags is a plain set."""
+        return set(it)
 
     def __contains__(self, value: object) -> bool:
         return value in self._now

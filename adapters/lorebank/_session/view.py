@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lorebank._domain.cursor import Mark, Sifted
+from lorebank._domain.cursor import Mark, Past, Sifted
 from lorebank._domain.injection import is_echo
 from lorebank._domain.memory import Outcome, parse_name
 from lorebank._domain.message import Message, parse_messages
@@ -56,11 +56,15 @@ class Handled:
     unnamed: bool = False
     newest: bytes = b""
 
+    def past(self, last: Callable[[], Sequence[bytes]], run: bytes | None, opened: bytes | None = None) -> Past:
+        """What the cursor is told of it."""
+        return Past(last, len(self.keys), self.counted if self.run == run else Counter(), opened)
+
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A call's messages: those after the handled ones, with their marks, and the hashes of all. `spoken` are the items that may
-    be written of each, by place.
+    """A call's messages: those after the handled ones, with their marks, and the hashes of all. `wanted` are the places of
+    those that may be new; `spoken` are the items that may be written of each of them.
     """
 
     call: Call
@@ -69,6 +73,7 @@ class View:
     messages: tuple[Message, ...]
     marks: list[Mark]
     run: bytes | None
+    wanted: frozenset[int]
     spoken: Mapping[int, tuple[Spoken, ...]]
     rejected: tuple[Outcome, ...]
     redactions: int
@@ -107,27 +112,42 @@ class Judged:
 def judge(view: View, sifted: Sifted, choices: Choices, settings: RetainSettings, turns: int) -> Judged:
     """What becomes of the new messages. `turns` are the session's user turns, these included."""
     tags = tuple(dict.fromkeys((*choices.tags, *settings.base_tags)))
-    reason, skip = _withheld(view, choices, settings, turns)
-    if reason is not None:
+    if (reason := _withheld(choices, settings)) is not None:
         everything = frozenset(sifted.fresh)
-        return Judged(everything, everything, 0, reason, tags, skip)
+        return Judged(everything, everything, 0, reason, tags, None)
+    skipped, skip = _skipped(view, sifted, choices.skip, turns)
     cancelled = _cancelled(view, settings)
     halves = frozenset(place for place in sifted.fresh if place >= cancelled)
-    echoes = frozenset(place for place in sifted.fresh if place not in halves and _echo(view, place))
+    echoes = frozenset(place for place in sifted.fresh if place not in skipped | halves and _echo(view, place))
     silent = frozenset(place for place in sifted.fresh if not view.spoken.get(place))
-    return Judged(halves | echoes | silent, halves, len(echoes), None, tags, skip)
+    reason = "this run is skipped" if skipped else None
+    return Judged(skipped | halves | echoes | silent, skipped | halves, len(echoes), reason, tags, skip)
 
 
-def _withheld(view: View, choices: Choices, settings: RetainSettings, turns: int) -> tuple[str | None, str | None]:
-    """Why nothing of this call is retained, if so, and the skip that is still pending after it."""
+def _withheld(choices: Choices, settings: RetainSettings) -> str | None:
+    """Why the session retains nothing on its own, if so. That ends a pending skip, too."""
     if not settings.auto_retain:
-        return "auto_retain is off", None
+        return "auto_retain is off"
     if not choices.retains:
-        return f"the session is {choices.mode}" if choices.mode != "normal" else "retain is off in this session", None
-    here = view.run.hex() if view.run is not None else f"turn:{turns}"
-    if choices.skip in (NEXT, here):
-        return "this run is skipped", None if view.call.ending else here
-    return None, None
+        return f"the session is {choices.mode}" if choices.mode != "normal" else "retain is off in this session"
+    return None
+
+
+def _skipped(view: View, sifted: Sifted, skip: str | None, turns: int) -> tuple[frozenset[int], str | None]:
+    """The new messages of a run that is skipped, and what is noted of it: its turn and id, until another one begins.
+
+    What stands before the first new user message still belongs to that turn.
+    """
+    if skip is None:
+        return frozenset(), None
+    run = "" if view.run is None else view.run.hex()
+    if skip == NEXT:
+        return frozenset(sifted.fresh), f"{turns}:{run}"
+    turn, _, skipped_run = skip.partition(":")
+    if (skipped_run and run == skipped_run) or turn == str(turns):
+        return frozenset(sifted.fresh), skip
+    first = next((place for place in sifted.fresh if view.messages[place].role == "user"), len(view.messages))
+    return frozenset(place for place in sifted.fresh if place < first), None
 
 
 def _cancelled(view: View, settings: RetainSettings) -> int:

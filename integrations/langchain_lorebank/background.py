@@ -1,0 +1,118 @@
+"""Work of a host that must not wait: it runs in the bank's own threads, in order, and can be waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from lorebank import LorebankError, Session
+
+logger = logging.getLogger("lorebank")
+T = TypeVar("T")
+
+
+class Background:
+    """What was started and is not over. No thread waits for another one: what comes later is started by what comes before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: set[Future[Any]] = set()
+
+    def start(self, session: Session, verb: str, body: Callable[[], T]) -> Future[T]:
+        """Starts a body that may ask memory."""
+        return self._followed(_submitted(session, body, "session"), session, verb)
+
+    def start_after(self, first: Future[Any] | None, session: Session, verb: str, body: Callable[[], object]) -> None:
+        """Starts a body that only writes to the ledger, once `first` is over."""
+        ended = self._followed(Future[Any](), session, verb)
+
+        def start(_: Future[Any] | None) -> None:
+            try:
+                _submitted(session, body, "local").add_done_callback(partial(_passed_on, ended))
+            except LorebankError as error:  # the bank was closed
+                ended.set_exception(error)
+
+        if first is None:
+            start(None)
+        else:
+            first.add_done_callback(start)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits for all that was started so far; gives whether it is over."""
+        return not wait(self._waiting(), timeout=timeout).not_done
+
+    async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as `flush`
+        """Awaitable form of `flush`."""
+        until = None if timeout is None else time.monotonic() + timeout
+        waiting = self._waiting()
+        for each in waiting:
+            await arrival(each, None if until is None else max(until - time.monotonic(), 0.0))
+        return all(each.done() for each in waiting)
+
+    def _waiting(self) -> list[Future[Any]]:
+        with self._lock:
+            return list(self._pending)
+
+    def _followed(self, future: Future[T], session: Session, verb: str) -> Future[T]:
+        """Keeps a future until it is over, and tells of its failure."""
+        with self._lock:
+            self._pending.add(future)
+
+        def over(_: Future[T]) -> None:
+            with self._lock:
+                self._pending.discard(future)
+            if (error := future.exception()) is not None:
+                missed(session, verb, error)
+
+        future.add_done_callback(over)
+        return future
+
+
+def missed(session: Session, verb: str, error: BaseException) -> None:
+    """Tells of a failure that must not reach the host."""
+    try:
+        session.missed(verb, error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+    except LorebankError:
+        logger.warning("%s came too late: its bank is closed", verb)
+
+
+async def arrival(future: Future[Any], seconds: float | None) -> None:
+    """Waits for a future, at most so long; neither the time nor a cancelled task cancels it."""
+    if future.done():
+        return
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[Any]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(arrived.set)
+
+    future.add_done_callback(tell)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(arrived.wait(), seconds)
+
+
+def _submitted(session: Session, body: Callable[[], T], lane: str) -> Future[T]:
+    """Starts a body in the bank's threads; while the interpreter ends there are no new ones, and it runs at once."""
+    try:
+        return session.threads.submit(body, lane)
+    except RuntimeError:
+        done: Future[T] = Future()
+        try:
+            done.set_result(body())
+        except LorebankError as error:
+            done.set_exception(error)
+        return done
+
+
+def _passed_on(to: Future[Any], done: Future[Any]) -> None:
+    if (error := done.exception()) is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(done.result())

@@ -1,0 +1,76 @@
+"""What the tests of automatic memory share: a bank on either engine, and a look at what was recalled and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lorebank import Bank, open_bank
+from lorebank.seams import Event, Recalled
+from lorebank.testing import FaultServer
+
+
+@dataclass
+class Rig:
+    """Banks on one engine. `facts` are known before the test begins."""
+
+    file: Path
+    server: FaultServer | None
+    stack: ExitStack
+    events: list[Event] = field(default_factory=list)
+
+    def open(self, bank: str = "alice", *facts: str, **options: Any) -> Bank:
+        given = {"on_event": self.events.append, **options}
+        if self.server is None:
+            opened = open_bank(f"sqlite:///{self.file}", bank=bank, **given)
+        else:
+            given = {"outbox": {"batch_seconds": 0.02}, **given}
+            opened = open_bank(self.server.url, bank=bank, ledger=f"sqlite:///{self.file}", **given)
+        self.stack.enter_context(opened)
+        self.tell(opened, *facts)
+        return opened
+
+    def tell(self, bank: Bank, *facts: str) -> None:
+        for fact in facts:
+            bank.retain(fact)
+        assert bank.flush(timeout=30, until="completed").left == 0
+
+    @property
+    def recalls(self) -> int:
+        """How often memory was asked on its own."""
+        return sum(isinstance(event, Recalled) for event in self.events)
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def kept(self, bank: Bank) -> list[str]:
+        """The texts that sessions have retained, in their order."""
+        if self.server is None:
+            return [memory.text for memory in reversed(bank.list(limit=1000)) if memory.source == "transcript"]
+        assert bank.flush(timeout=30, until="completed").left == 0
+        documents = self.server.bank(bank.scope.bank).documents
+        return [text for name, body in documents.items() if not name.startswith("lorebank:item:") for text in lines(body)]
+
+
+def lines(body: str) -> list[str]:
+    """The texts of JSON arrays that stand one behind the other."""
+    decoder, place, found = json.JSONDecoder(), 0, list[str]()
+    while place < len(body):
+        array, place = decoder.raw_decode(body, place)
+        found += [line["content"] for line in array]
+        place += len(body[place:]) - len(body[place:].lstrip())
+    return found
+
+
+@pytest.fixture(params=["mnemopi", "hindsight"])
+def rig(request: pytest.FixtureRequest, file: Path) -> Iterator[Rig]:
+    """Both engines: the embedded one, and the small server in this process."""
+    with ExitStack() as stack:
+        server = stack.enter_context(FaultServer()) if request.param == "hindsight" else None
+        yield Rig(file, server, stack)

@@ -1,0 +1,136 @@
+"""`MemoryMiddleware` when the server is dead, slow, or answers nonsense: the run goes on, and everything is delivered later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+
+from langchain_lorebank.middleware import MemoryMiddleware
+from langchain_lorebank.testing import ScriptedChatModel, call
+from lorebank import Bank, LorebankError, open_bank
+from lorebank.seams import Event, OutageEnded, OutageStarted
+from lorebank.testing import Fault, FaultServer
+
+FACT = "Ana prefers aisle seats on long flights."
+ASKED = "Which seats does Ana prefer on long flights?"
+ANSWER = "The one that is next to nobody, then."
+THREAD: Any = {"configurable": {"thread_id": "t"}}
+OUTAGES = ["dead", "slow", "garbage", "html"]
+
+
+@tool
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"{city} is sunny."
+
+
+class Rig:
+    """A server that knows one thing and fails on request."""
+
+    def __init__(self, server: FaultServer, folder: Path, stack: ExitStack) -> None:
+        self.server, self.folder, self.stack = server, folder, stack
+        self.events: list[Event] = []
+
+    def open(self, **options: Any) -> Bank:
+        given = {"recall": {"deadline": 0.5}, "mental_models": {"enabled": False}, "outbox": {"batch_seconds": 0.02}, **options}
+        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
+        bank = open_bank(self.server.url, bank="alice", ledger=ledger, on_event=self.events.append, **given)
+        self.stack.enter_context(bank)
+        bank.retain(FACT)
+        assert bank.flush(timeout=30, until="completed").left == 0
+        return bank
+
+    def fail(self, kind: str) -> None:
+        if kind == "dead":
+            self.server.stop()
+        else:
+            slow, html = Fault(hang=True), Fault(status=200, body=b"<html>hello</html>", content_type="text/html")
+            self.server.fault({"slow": slow, "garbage": Fault(body=b'{"results": 7}'), "html": html}[kind])
+
+    def heal(self, kind: str) -> None:
+        if kind == "dead":
+            self.server.start()
+        self.server.heal()
+
+    def delivered(self, bank: Bank) -> str:
+        assert bank.flush(timeout=60, until="completed").left == 0
+        return "\n".join(self.server.bank("alice").documents.values())
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with ExitStack() as stack:
+        yield Rig(stack.enter_context(FaultServer()), tmp_path, stack)
+
+
+async def answered(bank: Bank, how: str, script: list[Any]) -> tuple[Any, ScriptedChatModel]:
+    model = ScriptedChatModel(script=script)
+    agent: Any = create_agent(model, tools=[weather], middleware=[MemoryMiddleware(bank)])
+    question = {"messages": [HumanMessage(ASKED)]}
+    state = await agent.ainvoke(question, THREAD) if how == "async" else agent.invoke(question, THREAD)
+    return state["messages"][-1].text, model
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("kind", OUTAGES)
+async def test_the_run_goes_on_and_everything_is_delivered_later(rig: Rig, kind: str, how: str) -> None:
+    """A right answer, the state told as events, the deadline waited for once, and nothing lost."""
+    bank = rig.open()
+    rig.fail(kind)
+    begun = time.monotonic()
+    text, model = await answered(bank, how, [call("weather", city="Rome"), call("weather", city="Oslo"), ANSWER])
+    assert text == ANSWER
+    assert time.monotonic() - begun < 10
+    assert "</memories>" not in str(model.seen)
+    assert any(isinstance(event, OutageStarted) and event.part == "recall" for event in rig.events)
+    rig.heal(kind)
+    delivered = rig.delivered(bank)
+    assert all(delivered.count(each) == 1 for each in (ASKED, ANSWER, "Rome", "Oslo"))
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_memory_comes_back_within_the_conversation(rig: Rig, how: str) -> None:
+    """The next turn has memories again, and the end of the outage is told."""
+    bank = rig.open()
+    rig.fail("dead")
+    await answered(bank, how, [ANSWER])
+    rig.heal("dead")
+    model = ScriptedChatModel(script=["Yes."] * 50)
+    agent: Any = create_agent(model, middleware=[MemoryMiddleware(bank)])
+    for n in range(50):
+        question = {"messages": [HumanMessage(f"{ASKED} {n}")]}
+        await agent.ainvoke(question, THREAD) if how == "async" else agent.invoke(question, THREAD)
+        if FACT in str(model.seen[-1]):
+            break
+    assert FACT in str(model.seen[-1])
+    assert [event.part for event in rig.events if isinstance(event, OutageEnded) and event.part == "recall"] == ["recall"]
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("kind", ["dead", "garbage"])
+async def test_an_application_that_wants_it_is_told_by_an_error(rig: Rig, kind: str, how: str) -> None:
+    """With `on_failure="raise"`; the user's words are kept all the same."""
+    bank = rig.open(on_failure="raise")
+    rig.fail(kind)
+    with pytest.raises(LorebankError):
+        await answered(bank, how, [ANSWER])
+    rig.heal(kind)
+    assert ASKED in rig.delivered(bank)
+
+
+async def test_memory_that_is_off_is_as_if_it_were_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`LOREBANK_URL=off`."""
+    monkeypatch.setenv("LOREBANK_URL", "off")
+    with open_bank(f"sqlite:///{tmp_path / 'none.db'}", bank="alice") as bank:
+        text, model = await answered(bank, "async", [ANSWER])
+    assert text == ANSWER
+    assert [message.type for message in model.seen[0]] == ["human"]
+    assert not (tmp_path / "none.db").exists()

@@ -277,8 +277,9 @@ def test_a_long_operation_is_asked_after_ever_more_rarely(rig: Rig) -> None:
     assert len(rig.server.asked) <= 4
 
 
-def test_a_resting_server_is_not_asked_after_operations_either(rig: Rig) -> None:
+def test_a_resting_server_is_not_asked_after_operations_either(rigging: Rigging) -> None:
     """Right after a failure there is no other call."""
+    rig = rigging(max_backoff=30)
     rig.server.state = lambda texts: "processing"
     rig.put("tea")
     rig.until(lambda: rig.server.asked)

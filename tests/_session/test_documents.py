@@ -42,9 +42,19 @@ class Rig:
 
     def open(self, bank: str = "alice", **options: Any) -> Bank:
         retain = {"every_n_turns": 1, **options.pop("retain", {})}
-        given = {"mental_models": {"enabled": False}, "recall": {"auto_recall": False}, "connection": {"close_timeout": 10}, **options}
+        given = {
+            "mental_models": {"enabled": False},
+            "recall": {"auto_recall": False},
+            "connection": {"close_timeout": 10},
+            **options,
+        }
         opened = open_bank(
-            self.server.url, bank=bank, ledger=f"sqlite:///{self.folder / 'outbox.db'}", outbox={"batch_seconds": 0.01}, retain=retain, **given
+            self.server.url,
+            bank=bank,
+            ledger=f"sqlite:///{self.folder / 'outbox.db'}",
+            outbox={"batch_seconds": 0.01},
+            retain=retain,
+            **given,
         )
         registry_of(opened.connections, Clocks(now=lambda: self.now[0]))
         return self.stack.enter_context(opened)
@@ -68,7 +78,9 @@ class Rig:
 
     def sent(self) -> list[dict[str, Any]]:
         """The items of all retains that the server was sent, in their order."""
-        requests = [request for request in self.server.requests if request.method == "POST" and request.path.endswith("/memories")]
+        requests = [
+            request for request in self.server.requests if request.method == "POST" and request.path.endswith("/memories")
+        ]
         return [item for request in requests for item in request.json()["items"]]
 
     def states(self) -> Counter[str]:
@@ -92,10 +104,9 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    with FaultServer() as server:
-        with ExitStack() as stack:
-            yield Rig(server, tmp_path, stack)
-            server.heal()
+    with FaultServer() as server, ExitStack() as stack:
+        yield Rig(server, tmp_path, stack)
+        server.heal()
 
 
 def talk(session: Session, turns: int, *, start: int = 0, size: int = 0, ids: bool = False) -> list[Message]:
@@ -645,7 +656,7 @@ def test_what_a_dead_process_held_is_let_go_by_the_next_start(rig: Rig) -> None:
     """Its sessions are not opened again: whoever opens any bank of the server delivers it."""
     first = rig.open(retain={"every_n_turns": 10})
     first.session("s").after_turn([user("One.")])
-    first.connections.backend.sender.stop(5.0)  # type: ignore[attr-defined] - as good as dead: nobody closes it
+    first.connections.backend.sender.stop(5.0)  # type: ignore[attr-defined]  # as good as dead
     second = rig.open("bob")
     second.recall("anything at all")
     until(rig, second)

@@ -74,11 +74,10 @@ class Rig:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Rig]:
-    with FaultServer() as server:
-        with ExitStack() as stack:
-            yield Rig(tmp_path, server, stack)
-            server.start()
-            server.heal()
+    with FaultServer() as server, ExitStack() as stack:
+        yield Rig(tmp_path, server, stack)
+        server.start()
+        server.heal()
 
 
 @pytest.fixture(params=["mnemopi", "hindsight"])
@@ -114,7 +113,9 @@ def block(text: str) -> str:
 NO_SEEDS = {"auto_seed": False}
 
 
-@pytest.mark.parametrize("tools", [(), *itertools.combinations(TOOLBOOK, 1), tuple(TOOLBOOK)], ids=lambda t: "+".join(t) or "none")
+@pytest.mark.parametrize(
+    "tools", [(), *itertools.combinations(TOOLBOOK, 1), tuple(TOOLBOOK)], ids=lambda t: "+".join(t) or "none"
+)
 def test_instructions_are_for_the_tools_that_are_offered(rig: Rig, tools: tuple[ToolName, ...]) -> None:
     """Each offered tool is explained, no other is mentioned."""
     with rig.open(mental_models=NO_SEEDS, recall={}).session("s", tools=tools) as session:
@@ -198,8 +199,8 @@ def test_models_come_by_priority(served: Rig) -> None:
     """`user-preferences` first, then by name."""
     bank = served.open(mental_models=NO_SEEDS)
     served.tell(bank, FACT)
-    for id, name in (("b", "alpha"), ("a", "Beta"), ("user-preferences", "Zeta")):
-        made(bank, id, name=name)
+    for model, name in (("b", "alpha"), ("a", "Beta"), ("user-preferences", "Zeta")):
+        made(bank, model, name=name)
     with bank.session("s") as session:
         text = block(prefix(session))
     assert [line[2:] for line in text.split("\n") if line.startswith("# ")] == ["Zeta", "alpha", "Beta"]
@@ -314,7 +315,9 @@ def test_models_of_other_projects_are_not_shown(rig: Rig) -> None:
     for label, bank in banks.items():
         rig.tell(bank, f"The engine of {label} is known by {label} alone.")
         tags = [f"project:{label}"] if rig.server else []
-        bank.mental_models.create(f"engine-{label}", name=f"Engine {label}", source_query="Which engine is known alone?", tags=tags)
+        bank.mental_models.create(
+            f"engine-{label}", name=f"Engine {label}", source_query="Which engine is known alone?", tags=tags
+        )
     for label, other in (("atlas", "zeus"), ("zeus", "atlas")):
         with banks[label].session("s") as session:
             text = block(prefix(session))
@@ -560,7 +563,9 @@ def test_models_follow_what_the_bank_learns(tmp_path: Path) -> None:
         made(bank)
         with bank.session("s") as session:
             assert "window" not in prefix(session)
-            session.after_turn([*HELLO, Message("assistant", "Hi."), Message("user", "Ana prefers window seats on long flights at night.")])
+            session.after_turn(
+                [*HELLO, Message("assistant", "Hi."), Message("user", "Ana prefers window seats on long flights at night.")]
+            )
             rig.clock.now += 301
             prefix(session)
             read(session)

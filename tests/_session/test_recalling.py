@@ -96,11 +96,10 @@ def lines(text: str) -> list[str]:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    with FaultServer() as server:
-        with ExitStack() as stack:
-            yield Rig(server, tmp_path, stack)
-            server.start()
-            server.heal()
+    with FaultServer() as server, ExitStack() as stack:
+        yield Rig(server, tmp_path, stack)
+        server.start()
+        server.heal()
 
 
 def seconds(body: Callable[[], Any]) -> float:
@@ -394,11 +393,18 @@ def test_the_budget_holds_over_the_own_and_the_shared_bank(rig: Rig) -> None:
 def test_tokens_bound_what_is_shown_of_joined_banks(rig: Rig, tmp_path: Path, tokens: int) -> None:
     """The joined bank's settings are the first one's; the sum of all shown texts is within them."""
     with open_bank(
-        f"sqlite:///{tmp_path / 'memory.db'}", bank="ana", recall={"max_tokens": tokens, "limit": 50}, mental_models={"enabled": False}
+        f"sqlite:///{tmp_path / 'memory.db'}",
+        bank="ana",
+        recall={"max_tokens": tokens, "limit": 50},
+        mental_models={"enabled": False},
     ) as first:
         second = rig.open("bob")
-        first.retain([f"Ana likes the aisle seat of flight {n} to {city}." for n, city in enumerate(("Porto", "Rome", "Oslo", "Riga"))])
-        rig.tell(second, *[f"Bob took flight {n} with an aisle seat over {city}." for n, city in enumerate(("Bonn", "Kiel", "Graz"))])
+        first.retain(
+            [f"Ana likes the aisle seat of flight {n} to {city}." for n, city in enumerate(("Porto", "Rome", "Oslo", "Riga"))]
+        )
+        rig.tell(
+            second, *[f"Bob took flight {n} with an aisle seat over {city}." for n, city in enumerate(("Bonn", "Kiel", "Graz"))]
+        )
         joined = first.joined(second)
         with joined.session("s") as session:
             result = session.before_turn([user("Who likes which aisle seat on a flight?")]).result

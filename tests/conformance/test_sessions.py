@@ -69,7 +69,8 @@ def near_opened(near_store: tuple[Any, FaultServer | None], events: list[Event])
     with ExitStack() as stack:
 
         def opening(bank: str = "alice", **options: Any) -> Bank:
-            return stack.enter_context(near_store[0].open(bank, **{"on_event": events.append, **options}))
+            opened: Bank = near_store[0].open(bank, **{"on_event": events.append, **options})
+            return stack.enter_context(opened)
 
         yield opening
 
@@ -527,7 +528,7 @@ def test_the_users_own_words_are_always_kept(near_opened: Opener, call: Caller, 
 
 # --- secrets, and the user's own gate
 
-SECRET = "hunter2-and-more"
+SECRET = "hunter2-and-more"  # noqa: S105 - made up
 
 
 def test_secrets_are_taken_out_and_counted_once(near_opened: Opener, call: Caller, kept: Kept, events: list[Event]) -> None:

@@ -27,14 +27,21 @@ from lorebank.testing import FaultServer
 
 KILLS = int(os.environ.get("LOREBANK_SESSION_KILLS", "10"))
 TURNS = 3
-TRACED = ("/_session/", "/_ledger/sessions.py", "/_ledger/writing.py", "/_delivery/sessions.py", "/_mnemopi/sessions.py", "/_domain/cursor.py")
+TRACED = (
+    "/_session/",
+    "/_ledger/sessions.py",
+    "/_ledger/writing.py",
+    "/_delivery/sessions.py",
+    "/_mnemopi/sessions.py",
+    "/_domain/cursor.py",
+)
 STYLES = ("ids", "full", "delta")
 
 
 def spoken(life: int, style: str) -> list[Message]:
     """A conversation whose every text is its own."""
     return [
-        Message(role, f"{role} {number} of life {life} is said.", id=f"{role}{number}" if style == "ids" else None)  # type: ignore[arg-type]
+        Message(role, f"{role} {number} of life {life} is said.", id=f"{role}{number}" if style == "ids" else None)
         for number in range(TURNS)
         for role in ("user", "assistant")
     ]
@@ -83,9 +90,13 @@ def live(url: str, ledger: str, log: str, life: int, style: str, last: int) -> i
         return local if any(part in frame.f_code.co_filename for part in TRACED) else None
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def hear(text: str) -> None:
+        os.write(descriptor, f"{json.dumps(text)}\n".encode())
+
     bank = opened(url, ledger)
     sys.settrace(trace)
-    converse(bank, life, style, lambda text: os.write(descriptor, f"{json.dumps(text)}\n".encode()) and None)
+    converse(bank, life, style, hear)
     sys.settrace(None)
     bank.close()
     return lines
@@ -147,7 +158,9 @@ def held(bank: Bank, lives: int) -> Counter[str]:
     found = Counter[str]()
     for document in bank.documents.list(limit=100_000):
         text = bank.documents.get(document.id).text or ""
-        found.update(said for life in range(lives) for said in (m.text for m in spoken(life, "full")) for _ in range(text.count(said)))
+        found.update(
+            said for life in range(lives) for said in (m.text for m in spoken(life, "full")) for _ in range(text.count(said))
+        )
     return found
 
 

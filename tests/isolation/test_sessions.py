@@ -81,7 +81,9 @@ class Place:
             found = home.bank.list(limit=100_000, state="all")
             return [(memory.text, memory.tags, memory.session) for memory in found]
         view = self.server.bank(home.bank.scope.bank)
-        return [(text, view.tags[name], name.split(":")[1] if name.count(":") == 2 else None) for name, text in view.documents.items()]
+        return [
+            (text, view.tags[name], name.split(":")[1] if name.count(":") == 2 else None) for name, text in view.documents.items()
+        ]
 
 
 @pytest.fixture(params=["mnemopi", "hindsight"])
@@ -176,10 +178,7 @@ def test_choices_of_many_sessions_never_meet(place: Place) -> None:
 
 def test_histories_of_the_same_words_and_ids_never_meet(place: Place) -> None:
     """The very same messages with the same host ids, in every home and every session at once: each keeps its own once."""
-    history = [
-        Message("user" if n % 2 == 0 else "assistant", f"Sentence {n} that everybody says.", id=f"m{n}")  # type: ignore[arg-type]
-        for n in range(8)
-    ]
+    history = [Message("user" if n % 2 == 0 else "assistant", f"Sentence {n} that everybody says.", id=f"m{n}") for n in range(8)]
     places = [(home, name) for home in place.homes for name in SESSIONS]
     barrier = threading.Barrier(len(places))
 

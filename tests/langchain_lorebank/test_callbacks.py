@@ -130,7 +130,7 @@ def test_only_a_chain_without_a_known_parent_is_a_root(bank: Bank) -> None:
 
 async def test_a_batch_of_two_users_is_kept_apart(rig: Rig) -> None:
     """Each run gets the memories of the user whom its metadata name, and is kept in that user's bank."""
-    bank, fake = rig.open("base"), model()
+    bank, fake = rig.open("base", recall={"limit": 50, "max_tokens": 8_000}), model()
     users = {name: bank.named(name) for name in ("ana", "ben")}
     rig.tell(users["ana"], "Ana prefers aisle seats.")
     rig.tell(users["ben"], "Ben prefers window seats.")
@@ -212,12 +212,15 @@ async def broken_off(chain: Any, fake: StrictChatModel, how: str) -> None:
 
 async def test_the_words_are_kept_before_the_model_has_answered(rig: Rig) -> None:
     """Also where the chain is streamed: whatever happens next, they are there."""
-    bank, gate = rig.open("alice"), threading.Event()
-    fake = StrictChatModel(script=[ANSWER], repeat=True, hanging=gate)
-    chain = wrapped(bank, fake)
+    bank, asked, gate = rig.open("alice"), threading.Event(), threading.Event()
+
+    def answer(_: Any) -> str:
+        asked.set()
+        return ANSWER
+
+    chain = wrapped(bank, StrictChatModel(script=[answer], hanging=gate))
     answering = asyncio.create_task(run(chain, QUESTION, "astream"))
-    while not fake.wire:
-        await asyncio.sleep(0.01)  # noqa: ASYNC110 - the model waits in a thread
+    assert await asyncio.to_thread(asked.wait, 10)
     assert await chain.handler.aflush(10)
     assert rig.kept(bank) == [ASKED]
     gate.set()
@@ -234,10 +237,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("rig", ["hindsight"], indirect=True)
 async def test_a_server_that_is_out_of_order_breaks_no_chain(rig: Rig, fault: str, mode: str) -> None:
     """The answer is right, the outage is told, and what was said is delivered later."""
-    if rig.server is None:
-        pytest.skip("the embedded engine has no server")
+    assert rig.server is not None
     bank, fake = rig.open("alice", KNOWN, recall={"deadline": 0.3}), model()
     rig.server.fault(FAULTS[fault], path="/memories")
     chain = wrapped(bank, fake)
@@ -269,6 +272,21 @@ def test_a_handler_that_does_not_retain_writes_nothing(rig: Rig) -> None:
     assert chain.handler.flush(10)
     assert rig.kept(bank) == []
     assert KNOWN in told(fake.seen[0])
+
+
+@pytest.mark.parametrize("mode", ["invoke", "astream"])
+async def test_a_tool_loop_by_hand_says_nothing_twice(rig: Rig, mode: str) -> None:
+    """A run whose messages end with a tool's result has no new words of the user's; it recalls for the old ones."""
+    bank, fake = rig.open("alice", KNOWN), StrictChatModel(script=[call("weather", city="Porto"), ANSWER])
+    chain: Any = with_memory(fake, bank, session_id="trip")
+    messages: list[Any] = [HumanMessage(ASKED)]
+    messages.append(await run(chain, messages, mode))
+    messages.append(ToolMessage("sunny", tool_call_id="call-weather"))
+    await run(chain, messages, mode)
+    assert chain.handler.flush(10)
+    assert rig.kept(bank) == [ASKED, 'weather("city": "Porto")', ANSWER]
+    assert all("</memories>" in told(seen) for seen in fake.seen)
+    assert rig.recalls == 1
 
 
 def test_runs_of_conversations_are_told_apart(bank: Bank) -> None:

@@ -160,19 +160,19 @@ async def test_an_interrupted_turn_goes_on_with_the_memories_it_had(rig: Rig, ho
 async def test_a_person_decides_over_an_edit_of_memory(rig: Rig, how: str, decision: str) -> None:
     """What is approved is done, what is rejected is not."""
     bank = rig.open("alice", FACT)
-    id = bank.recall(ASKED).memories[0].id
+    known = bank.recall(ASKED).memories[0].id
     gate = HumanInTheLoopMiddleware(interrupt_on={"memory_edit": True})
-    edit = call("memory_edit", operation="forget", id=id)
+    edit = call("memory_edit", operation="forget", id=known)
     agent, _ = agent_of(bank, edit, ANSWER, before=[gate], memory=["recall", "memory_edit"], checkpointer=InMemorySaver())
     stopped = await run(agent, how, asked())
     assert stopped["__interrupt__"]
-    assert bank.get(id).text == FACT
+    assert bank.get(known).text == FACT
     await run(agent, how, Command(resume={"decisions": [{"type": decision}]}))
     if decision == "reject":
-        assert bank.get(id).text == FACT
+        assert bank.get(known).text == FACT
     else:
         with pytest.raises(MissingError):
-            bank.get(id)
+            bank.get(known)
     assert FACT not in rig.kept(bank)
 
 
@@ -307,9 +307,10 @@ def test_the_prefix_is_the_same_bytes_over_ten_turns(rig: Rig) -> None:
     assert len({str(seen[0].content) for seen in model.seen}) == 1
 
 
-@pytest.mark.parametrize(
-    "prompt", [None, "Be brief.", SystemMessage([{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}])]
-)
+BLOCKS = SystemMessage([{"type": "text", "text": "Be"}, {"type": "text", "text": "brief."}])
+
+
+@pytest.mark.parametrize("prompt", [None, "Be brief.", BLOCKS])
 def test_there_is_one_system_message_of_text_or_of_blocks(rig: Rig, prompt: Any) -> None:
     """Ours merges into the application's, which stays as it was."""
     bank = rig.open("alice", FACT)

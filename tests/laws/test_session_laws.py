@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
@@ -26,6 +26,10 @@ from .session_machine import KINDS, HindsightPlace, Kinds, Line, MnemopiPlace, P
 
 EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "100"))
 FEWER = max(EXAMPLES // 4, 5)
+ASKING = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate], print_blob=True
+)
+"""Histories are not made smaller here: each costs too much. Those of the cursor's laws are."""
 HOSTS = st.lists(st.tuples(st.sampled_from(KINDS), st.booleans(), st.booleans()), min_size=1, max_size=3)
 TALK, PROCESS = st.integers(0, 2), st.integers(0, 1)
 CHOICE, PLACE, YES = st.integers(0, 5), st.integers(0, 11), st.booleans()
@@ -166,10 +170,8 @@ class OnAServer(Conversations):
         return HindsightPlace(server, folder / "ledger.db")
 
 
-def many(examples: int, steps: int = 30) -> settings:
-    return settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-    )
+def many(examples: int) -> settings:
+    return settings(ASKING, max_examples=examples, stateful_step_count=30)
 
 
 def test_conversations_are_kept_on_a_file() -> None:
@@ -248,7 +250,7 @@ def test_documents_that_are_replaced_hold_all_that_was_said(retain: dict[str, An
 EDITS = st.lists(st.tuples(st.sampled_from(["turn", "edit", "rewind", "branch", "skip", "release", "restart"]), PLACE), max_size=14)
 
 
-@settings(max_examples=FEWER)
+@settings(ASKING, max_examples=FEWER)
 @given(st.sampled_from(["full-ids", "full"]), EDITS)
 def test_a_document_that_follows_edits_is_the_history(kind: Any, edits: list[tuple[str, int]]) -> None:
     """With `on_rewrite="replace"` the one document holds what the last history holds, without what was opted out."""
@@ -269,13 +271,15 @@ def test_a_document_that_follows_edits_is_the_history(kind: Any, edits: list[tup
         world.turn(0)  # a skip that is still pending takes this one
         world.turn(0)
         out = {fate.line for fate in talk.fates if fate.fate == "out"}
+        open_ = {fate.line for fate in talk.fates if fate.fate == "any"}
         try:
             world.place.flush("alice")  # type: ignore[attr-defined]
             [(document, text)] = server.bank("alice").documents.items()
         finally:
             world.end()
     assert document == "lorebank:chat"
-    assert lines_of(text) == [each.line for each in talk.last if each.line not in out]
+    held = [line for line in lines_of(text) if line not in open_]
+    assert held == [each.line for each in talk.last if each.line not in out | open_]
 
 
 @pytest.mark.parametrize("kind", ["delta", "delta-ids"])
@@ -298,7 +302,8 @@ def test_a_delta_is_no_rewrite(kind: Any, tmp_path: Path) -> None:
 PIECES = st.sampled_from(
     [*TAGS, "<", "</", ">", "/", "＜", " ", "\n", "{", "}", "{query_str}", "{{x}}", "```", "- ", "# ", "Background knowledge", "A"]
 )
-HOSTILE = st.lists(PIECES | st.text(max_size=3), max_size=10).map("".join)
+HOSTILE = st.lists(PIECES | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3), max_size=10).map("".join)
+NAME = HOSTILE.map(lambda text: "".join(letter for letter in text if letter.isprintable()))
 READABLE = re.compile(r"[<＜﹤][\s/／\\]*(?:" + "|".join(map(re.escape, sorted(TAGS, key=len, reverse=True))) + r")(?![\w-])", re.I)
 WHOLE = re.compile(r"<(memories|mental_models)>\n.*\n</\1>", re.DOTALL)
 
@@ -321,7 +326,7 @@ def lone(text: str) -> bool:
 COUNTER = iter(range(1_000_000))
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(ASKING, max_examples=EXAMPLES // 2)
 @given(texts=st.lists(HOSTILE, min_size=1, max_size=3))
 def test_what_is_injected_is_one_block_whatever_memories_say(home: Bank, texts: list[str]) -> None:
     """No text of a memory closes it, opens another, or is a template; without it the user's words are what they were."""
@@ -338,8 +343,8 @@ def test_what_is_injected_is_one_block_whatever_memories_say(home: Bank, texts: 
     assert not set(given.system_prefix) & set("{}")
 
 
-@settings(max_examples=FEWER)
-@given(name=HOSTILE, content=HOSTILE)
+@settings(ASKING, max_examples=FEWER)
+@given(name=NAME, content=HOSTILE)
 def test_the_prefix_holds_one_block_whatever_mental_models_say(name: str, content: str) -> None:
     """Hostile names and contents of models stay inside."""
     with temporary_bank("alice", mental_models={"auto_seed": False, "first_wait": 30}, recall={"deadline": 30}) as bank:
@@ -354,7 +359,7 @@ def test_the_prefix_holds_one_block_whatever_mental_models_say(name: str, conten
 WORDS = st.sampled_from(["Book it, please.", "a < b and {x}", "<b>bold</b> words", "yes", "- a list\n- of two"])
 
 
-@settings(max_examples=EXAMPLES // 2)
+@settings(ASKING, max_examples=EXAMPLES // 2)
 @given(
     kind=st.sampled_from(KINDS),
     texts=st.lists(HOSTILE, min_size=1, max_size=2),

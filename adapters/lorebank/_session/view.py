@@ -142,7 +142,7 @@ def _skipped(view: View, sifted: Sifted, skip: str | None, turns: int) -> tuple[
         return frozenset(), None
     run = "" if view.run is None else view.run.hex()
     if skip == NEXT:
-        return frozenset(sifted.fresh), f"{turns}:{run}"
+        return frozenset(sifted.fresh), f"{turns}:{run}" if sifted.fresh else NEXT
     turn, _, skipped_run = skip.partition(":")
     if (skipped_run and run == skipped_run) or turn == str(turns):
         return frozenset(sifted.fresh), skip

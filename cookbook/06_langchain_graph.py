@@ -1,4 +1,5 @@
-"""A hand-written LangGraph graph with memory. You learn: recall_node, retain_node, LorebankState, and that a replay keeps nothing twice.
+"""A hand-written LangGraph graph with memory. You learn: recall_node, retain_node, LorebankState, with_memory for the model, and
+that going back in time keeps nothing twice.
 
 Runs offline with a scripted model; LOREBANK_MODEL=provider:model takes a real one.
 """
@@ -12,8 +13,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_lorebank import LorebankState, recall_node, retain_node
-from langchain_lorebank.injecting import injected
+from langchain_lorebank import LorebankState, recall_node, retain_node, with_memory
 from langchain_lorebank.testing import ScriptedChatModel
 from lorebank import Bank, open_bank
 
@@ -22,14 +22,13 @@ class State(MessagesState, LorebankState):
     """Messages, and a key for memories that never gets into a checkpoint."""
 
 
-def graph_of(bank: Bank, *script: object):  # noqa: ANN201 - a compiled graph
+def graph_of(bank: Bank, *script: object):
     """recall -> model -> retain."""
     name = os.environ.get("LOREBANK_MODEL")
-    model = init_chat_model(name) if name else ScriptedChatModel(script=list(script))
+    model = with_memory(init_chat_model(name) if name else ScriptedChatModel(script=list(script)))
 
     def answer(state: State) -> dict:
-        seen = injected(state["messages"], state["lorebank"])  # the model's copy; the stored messages stay as they are
-        return {"messages": [model.invoke(seen)]}
+        return {"messages": [model.invoke(state)]}  # memories go into the model's copy; the stored messages stay as they are
 
     graph = StateGraph(State, output_schema=MessagesState)
     graph.add_node("recall", recall_node(bank)).add_node("model", answer).add_node("retain", retain_node(bank))
@@ -42,7 +41,7 @@ def ask(graph, thread: str, text: str) -> None:
     print("user: ", text)
     print("agent:", graph.invoke({"messages": [HumanMessage(text)]}, config)["messages"][-1].text)
     stored = [message.text for message in graph.get_state(config).values["messages"]]
-    print(f"  in the checkpoint: {stored}")
+    print(f"  stored: {stored}")
 
 
 def from_memory(messages) -> str:
@@ -56,7 +55,7 @@ with tempfile.TemporaryDirectory() as folder, open_bank(f"sqlite:///{Path(folder
     graph = graph_of(bank, from_memory)
     ask(graph, "tuesday", "The satay has peanuts. Am I allergic?")
 
-    before = len(bank.list())
-    last_step = next(each for each in graph.get_state_history({"configurable": {"thread_id": "tuesday"}}) if each.next == ("retain",))
-    graph.invoke(None, last_step.config)  # goes back in time and retains again
+    before, thread = len(bank.list()), {"configurable": {"thread_id": "tuesday"}}
+    step = next(each for each in graph.get_state_history(thread) if each.next == ("retain",))
+    graph.invoke(None, step.config)  # goes back in time, and retains again
     print("memories:", before, "- after a replay:", len(bank.list()))

@@ -1,4 +1,5 @@
-"""A classic ConversationChain with a memory that outlives it. You learn: BankMemory, recent turns against memories, and what clear keeps.
+"""A classic ConversationChain with a memory that outlives it. You learn: BankMemory, recent turns beside memories, and what
+clear() keeps.
 
 Runs offline with a scripted model; LOREBANK_MODEL=provider:model takes a real one. Needs lorebank[langchain-classic].
 """

@@ -24,25 +24,21 @@ class Background:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: set[Future[Any]] = set()
+        self._ends: dict[int, Future[Any]] = {}
 
-    def start(self, session: Session, verb: str, body: Callable[[], T]) -> Future[T]:
-        """Starts a body that may ask memory."""
-        return self._followed(_submitted(session, body, "session"), session, verb)
+    def begin(self, session: Session, body: Callable[[], T]) -> Future[T]:
+        """Starts what begins a turn, once the turns of the session that have ended are recorded."""
+        with self._lock:
+            ended = self._ends.get(id(session))
+        return self._started(ended, session, "before_turn", partial(_submitted, session, body, "session"))
 
-    def start_after(self, first: Future[Any] | None, session: Session, verb: str, body: Callable[[], object]) -> None:
-        """Starts a body that only writes to the ledger, once `first` is over."""
-        ended = self._followed(Future[Any](), session, verb)
-
-        def start(_: Future[Any] | None) -> None:
-            try:
-                _submitted(session, body, "local").add_done_callback(partial(_passed_on, ended))
-            except LorebankError as error:  # the bank was closed
-                ended.set_exception(error)
-
-        if first is None:
-            start(None)
-        else:
-            first.add_done_callback(start)
+    def end(self, begun: Future[Any] | None, session: Session, body: Callable[[], T]) -> Future[T]:
+        """Starts what ends a turn, which only writes to the ledger, once what began it is over."""
+        future = self._started(begun, session, "after_turn", partial(_submitted, session, body, "local"))
+        with self._lock:
+            if not future.done():
+                self._ends[id(session)] = future
+        return future
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits for all that was started so far; gives whether it is over."""
@@ -60,19 +56,32 @@ class Background:
         with self._lock:
             return list(self._pending)
 
-    def _followed(self, future: Future[T], session: Session, verb: str) -> Future[T]:
-        """Keeps a future until it is over, and tells of its failure."""
+    def _started(self, first: Future[Any] | None, session: Session, verb: str, submit: Callable[[], Future[T]]) -> Future[T]:
+        """The future of what is started once `first` is over; it is kept until then, and its failure told."""
+        future = Future[T]()
         with self._lock:
             self._pending.add(future)
+        future.add_done_callback(partial(self._over, session, verb))
 
-        def over(_: Future[T]) -> None:
-            with self._lock:
-                self._pending.discard(future)
-            if (error := future.exception()) is not None:
-                missed(session, verb, error)
+        def start(_: Future[Any] | None) -> None:
+            try:
+                submit().add_done_callback(partial(_passed_on, future))
+            except LorebankError as error:  # the bank was closed
+                future.set_exception(error)
 
-        future.add_done_callback(over)
+        if first is None:
+            start(None)
+        else:
+            first.add_done_callback(start)
         return future
+
+    def _over(self, session: Session, verb: str, future: Future[Any]) -> None:
+        with self._lock:
+            self._pending.discard(future)
+            if self._ends.get(id(session)) is future:
+                del self._ends[id(session)]
+        if (error := future.exception()) is not None:
+            missed(session, verb, error)
 
 
 def missed(session: Session, verb: str, error: BaseException) -> None:

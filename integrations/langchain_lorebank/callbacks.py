@@ -285,7 +285,7 @@ class MemoryCallbackHandler(BaseCallbackHandler):
             run_id=turn.run,
             cancelled=outputs is None,
         )
-        self._work.start_after(turn.asked, turn.session, "after_turn", body)
+        self._work.end(turn.asked, turn.session, body)
 
     def _asked(self, run_id: UUID | None, messages: Sequence[BaseMessage]) -> tuple[_Turn, Future[Injection]] | None:
         """What a model's turn has asked for. A turn whose words are unknown asks with the model's messages; one whose memories
@@ -309,8 +309,7 @@ class MemoryCallbackHandler(BaseCallbackHandler):
         return None if future.exception() is not None else (turn.session, future.result())
 
     def _ask(self, turn: _Turn, verb: Callable[..., Injection], messages: Sequence[Message]) -> Future[Injection]:
-        body = partial(verb, messages, history="delta", run_id=turn.run)
-        return self._work.start(turn.session, "before_turn", body)
+        return self._work.begin(turn.session, partial(verb, messages, history="delta", run_id=turn.run))
 
     @contextmanager
     def _quiet(self, verb: str, session: Session | None = None) -> Iterator[None]:

@@ -17,9 +17,10 @@ from typing_extensions import TypedDict
 
 from langchain_lorebank.guarding import quiet
 from langchain_lorebank.messages import OURS, to_messages
+from langchain_lorebank.parents import parent_of
 from langchain_lorebank.runs import bank_of, observed_run, run_of
 from lorebank import Bank, Injection, Message, Session, UsageError
-from lorebank.seams import BankResolver, RunSessions, checked
+from lorebank.seams import Alias, BankResolver, RunSessions, checked
 
 _READ = "__pregel_read"
 """Where LangGraph puts the function that reads a run's state."""
@@ -106,8 +107,10 @@ def retain_node(
     return RunnableLambda(retain, aretain, name="retain")
 
 
-def _session(sessions: RunSessions, bank: Bank | BankResolver, config: RunnableConfig) -> Session:
-    return sessions.of(bank_of(bank, config), run_of(config))
+def _session(sessions: RunSessions, given: Bank | BankResolver, config: RunnableConfig) -> Session | Alias:
+    """The session of a run; in an agent's tool the agent's own, as a sub-agent has it."""
+    bank = bank_of(given, config)
+    return parent_of(bank) or sessions.of(bank, run_of(config))
 
 
 def _said(state: Any, key: str) -> list[Message]:

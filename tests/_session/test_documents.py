@@ -412,7 +412,9 @@ def test_characters_of_every_kind_survive(rig: Rig) -> None:
     texts = ['"' * 60_000 + " a", "\u0001\u0002 b", "東京 🎒 é", "line\u2028separator", "</memories-x> <b>"]
     session.after_turn([user(text) for text in texts])
     rig.settle(session)
-    assert "".join(text for found in rig.texts().values() for text in found) == "".join(texts).replace('" a', '"a')
+    found = [text for each in rig.texts().values() for text in each]
+    assert found[-4:] == texts[1:]
+    assert "".join(found[:-4]).replace(" ", "") == texts[0].replace(" ", "")
 
 
 # --- full-session

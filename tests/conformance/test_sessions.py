@@ -16,7 +16,7 @@ from lorebank import Bank, Item, Message, Session, UnavailableError, UsageError,
 from lorebank._delivery.backend import OutboxBackend
 from lorebank._domain.settings import ConnectionSettings, OutboxSettings, RetainSettings
 from lorebank._mnemopi.backend import MnemopiBackend
-from lorebank.seams import Event, Keep, OutageStarted, Recalled, Redacted, Retained, ToolCall
+from lorebank.seams import TOOLBOOK, Event, Keep, OutageStarted, Recalled, Redacted, Retained, ToolCall
 from lorebank.testing import FaultServer
 
 Caller = Callable[..., Any]
@@ -420,12 +420,15 @@ def test_our_own_blocks_and_messages_are_no_part_of_a_query(near_opened: Opener,
         assert asked(session) == "Which seat?"
 
 
-@pytest.mark.parametrize("text", ["", "   ", "?!", "👍", "<memories>\n- Ana plays the harp.\n</memories>"])
-def test_words_that_say_nothing_ask_nothing(near_opened: Opener, call: Caller, recalls: Callable[[], int], text: str) -> None:
+def test_words_that_say_nothing_ask_nothing(near_opened: Opener, call: Caller, recalls: Callable[[], int], kept: Kept) -> None:
     """Where there is nothing to ask, nothing is asked, and nothing is kept."""
-    with near_opened().session("s") as session:
-        assert call(session, "before_turn", [user(text)]).memories == ""
+    bank, history = near_opened(), list[Message]()
+    with bank.session("s") as session:
+        for text in ("", "   ", "?!", "👍", "<memories>\n- Ana plays the harp.\n</memories>"):
+            history.append(user(text))
+            assert call(session, "before_turn", history).memories == ""
     assert recalls() == 0
+    assert kept(bank) == []
 
 
 def test_calls_without_messages_are_harmless(near_opened: Opener, call: Caller, kept: Kept) -> None:
@@ -455,24 +458,23 @@ def test_what_we_put_in_never_comes_back(near_opened: Opener, call: Caller, kept
     assert kept(bank) == [("user", "Before.  After."), ("assistant", "Sure.")]
 
 
-@pytest.mark.parametrize("tool", ["recall", "retain", "reflect", "memory_edit", "retain_global"])
-def test_the_output_of_our_own_tools_never_comes_back(near_opened: Opener, call: Caller, kept: Kept, tool: str) -> None:
+def test_the_output_of_our_own_tools_never_comes_back(near_opened: Opener, call: Caller, kept: Kept) -> None:
     """Not even where all tool results are kept, failed ones too, and not as the call of the tool."""
     bank = near_opened(retain={"keep": Keep(tool_results="all")})
-    messages = [
-        user("What do I play?"),
-        answer("Let me look.", tool_calls=(ToolCall(tool, {"query": "harp"}), ToolCall("search", {"q": "cello"}))),
-        Message("tool", "Found 1 relevant memory: Ana plays the harp.", name=tool),
-        Message("tool", "the harp is unavailable", name=tool, failed=True),
-        Message("tool", "cello found", name="search"),
-        answer("You play it."),
-    ]
+    calls = tuple(ToolCall(tool, {"query": "harp"}) for tool in TOOLBOOK)
+    messages = [user("What do I play?"), answer("Let me look.", tool_calls=(*calls, ToolCall("search", {"q": "cello"})))]
+    for tool in TOOLBOOK:
+        messages.append(Message("tool", "Found 1 relevant memory: Ana plays the harp.", name=tool))
+        messages.append(Message("tool", "the harp is unavailable", name=tool, failed=True))
+    messages += [Message("tool", "cello found", name="search"), answer("You play it.")]
     with bank.session("s") as session:
         call(session, "after_turn", messages)
-    texts = [text for _, text in kept(bank)]
-    assert not [text for text in texts if "harp" in text]
-    assert [text for text in texts if "cello found" in text]
-    assert [text for text in texts if text.startswith("Let me look.") and "search" in text and tool not in text]
+    assert [text for _, text in kept(bank)] == [
+        "What do I play?",
+        'Let me look.\nsearch("q": "cello")',
+        "search: cello found",
+        "You play it.",
+    ]
 
 
 @pytest.mark.parametrize("history", ["full", "delta"])
@@ -673,17 +675,14 @@ BAD: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
-def test_bad_input_is_refused_before_anything_is_written(
-    near: Bank, refused: Refused, call: Caller, case: str, kept: Kept
-) -> None:
+def test_bad_input_is_refused_before_anything_is_written(near: Bank, refused: Refused, case: str) -> None:
     """A `UsageError` that names the mistake; the session goes on as if nothing had been handed over."""
     messages, options = BAD[case]
     with near.session("s") as session:
-        for verb in ("before_turn", "after_turn"):
+        for verb in (session.before_turn, session.after_turn):
             with refused():
-                call(session, verb, messages, **options)
-        assert call(session, "after_turn", [user(AISLE)]).new == 1
-    assert kept(near) == [("user", AISLE)]
+                verb(messages, **options)
+        assert session.after_turn([user(AISLE)]).new == 1
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 600, 5, None, "\ud800"], ids=repr)

@@ -89,6 +89,29 @@ PRINTED = {
         f"- {ANA}",
         "</mental_models>",
     ],
+    "06_langchain_graph.py": [
+        "user:  I'm allergic to peanuts.",
+        "agent: I will remember that.",
+        "  stored: [\"I'm allergic to peanuts.\", 'I will remember that.']",
+        "user:  The satay has peanuts. Am I allergic?",
+        "agent: Better not, as you told me: I'm allergic to peanuts.",
+        "  stored: ['The satay has peanuts. Am I allergic?', \"Better not, as you told me: I'm allergic to peanuts.\"]",
+        "memories: 4 - after a replay: 4",
+    ],
+    "07_langchain_classic_chain.py": [
+        "user:  I always take aisle seats.",
+        "chain: Aisle it is.",
+        "user:  I fly on Friday.",
+        "chain: Safe travels!",
+        "-- recent turns:",
+        "Human: I always take aisle seats.",
+        "AI: Aisle it is.",
+        "Human: I fly on Friday.",
+        "AI: Safe travels!",
+        "-- after clear: no turns and 4 memories",
+        "user:  Which seats do I take?",
+        "chain: You said: I always take aisle seats.",
+    ],
 }
 
 

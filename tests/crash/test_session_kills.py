@@ -25,7 +25,7 @@ import pytest
 from lorebank import Bank, Message, open_bank
 from lorebank.testing import FaultServer
 
-KILLS = int(os.environ.get("LOREBANK_SESSION_KILLS", "10"))
+KILLS = int(os.environ.get("LOREBANK_SESSION_KILLS", "8"))
 TURNS = 3
 TRACED = (
     "/_session/",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from hindsight_server import Hindsight
 
 from lorebank import Bank, open_bank
 from lorebank.seams import Event, Recalled
@@ -74,3 +77,37 @@ def rig(request: pytest.FixtureRequest, file: Path) -> Iterator[Rig]:
     with ExitStack() as stack:
         server = stack.enter_context(FaultServer()) if request.param == "hindsight" else None
         yield Rig(file, server, stack)
+
+
+class Place:
+    """A bank of this test's own on the real server, over a line that can be cut."""
+
+    def __init__(self, line: FaultServer, folder: Path) -> None:
+        self.line, self.folder, self.name = line, folder, f"langchain-{uuid.uuid4().hex}"
+        self.events: list[Event] = []
+
+    def open(self, fact: str, **options: Any) -> Bank:
+        given = {"outbox": {"batch_seconds": 0.02}, "mental_models": {"auto_seed": False}, "recall": {"deadline": 20}, **options}
+        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
+        bank = open_bank(self.line.url, bank=self.name, ledger=ledger, on_event=self.events.append, **given)
+        bank.retain(fact)
+        assert bank.flush(timeout=60, until="completed").done
+        return bank
+
+    @property
+    def recalls(self) -> int:
+        return sum(isinstance(event, Recalled) for event in self.events)
+
+    def kept(self, bank: Bank) -> list[str]:
+        """What the server has of the session, in its order."""
+        assert bank.flush(timeout=60, until="completed").done
+        texts = [bank.documents.get(each.id).text or "" for each in bank.documents.list() if ":item:" not in each.id]
+        return [line for text in texts for line in lines(text)]
+
+
+@pytest.fixture
+def place(hindsight: Hindsight, tmp_path: Path) -> Iterator[Place]:
+    with FaultServer(upstream=hindsight.url) as line:
+        place = Place(line, tmp_path)
+        yield place
+    httpx.delete(f"{hindsight.url}/v1/default/banks/{place.name}", timeout=60)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from hindsight_server import Hindsight
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
@@ -19,60 +13,19 @@ from langgraph.types import Command, interrupt
 
 from langchain_lorebank.middleware import MemoryMiddleware
 from langchain_lorebank.testing import ScriptedChatModel, call
-from lorebank import Bank, open_bank
-from lorebank.seams import Event, Recalled
-from lorebank.testing import Fault, FaultServer
+from lorebank.testing import Fault
 
 FACT = "Ana prefers aisle seats on long flights."
 ASKED = "Which seats does Ana prefer on long flights?"
 ANSWER = "The one that is next to nobody, then."
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-QUICK: dict[str, Any] = {"outbox": {"batch_seconds": 0.02}, "mental_models": {"auto_seed": False}}
+Place = Any  # of conftest.py
 
 
 @tool
 def book(seat: str) -> str:
     """Books a seat."""
     return f"{interrupt('sure?')}: {seat}"
-
-
-class Place:
-    """A bank of this test's own on the real server, over a line that can be cut."""
-
-    def __init__(self, line: FaultServer, folder: Path) -> None:
-        self.line, self.folder, self.name = line, folder, f"middleware-{uuid.uuid4().hex}"
-        self.events: list[Event] = []
-
-    def open(self, **options: Any) -> Bank:
-        given = {**QUICK, "recall": {"deadline": 20}, **options}
-        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
-        bank = open_bank(self.line.url, bank=self.name, ledger=ledger, on_event=self.events.append, **given)
-        bank.retain(FACT)
-        assert bank.flush(timeout=60, until="completed").done
-        return bank
-
-    @property
-    def recalls(self) -> int:
-        return sum(isinstance(event, Recalled) for event in self.events)
-
-    def kept(self, bank: Bank) -> list[str]:
-        """What the server has of the session, in its order."""
-        assert bank.flush(timeout=60, until="completed").done
-        text = "\n".join(bank.documents.get(each.id).text or "" for each in bank.documents.list() if ":item:" not in each.id)
-        decoder, found, at = json.JSONDecoder(), list[str](), text.find("[{")
-        while at >= 0:
-            array, end = decoder.raw_decode(text, at)
-            found += [line["content"] for line in array]
-            at = text.find("[{", end)
-        return found
-
-
-@pytest.fixture
-def place(hindsight: Hindsight, tmp_path: Path) -> Iterator[Place]:
-    with FaultServer(upstream=hindsight.url) as line:
-        place = Place(line, tmp_path)
-        yield place
-    httpx.delete(f"{hindsight.url}/v1/default/banks/{place.name}", timeout=60)
 
 
 def asked(text: str = ASKED) -> dict[str, Any]:
@@ -82,7 +35,7 @@ def asked(text: str = ASKED) -> dict[str, Any]:
 @pytest.mark.parametrize("how", ["sync", "async", "stream"])
 async def test_turns_with_tools_and_an_interrupt(place: Place, how: str) -> None:
     """One recall for both halves of the turn; each message reaches the server once; nothing of ours is stored."""
-    with place.open() as bank:
+    with place.open(FACT) as bank:
         model = ScriptedChatModel(script=[call("book", seat="3C"), ANSWER])
         saver = InMemorySaver()
         agent: Any = create_agent(model, tools=[book], middleware=[MemoryMiddleware(bank)], checkpointer=saver)
@@ -99,7 +52,7 @@ async def test_turns_with_tools_and_an_interrupt(place: Place, how: str) -> None
 
 async def test_a_replayed_checkpoint_writes_nothing_twice(place: Place) -> None:
     """On the server the question stands once."""
-    with place.open() as bank:
+    with place.open(FACT) as bank:
         model = ScriptedChatModel(script=["In front, as ever.", ANSWER])
         agent: Any = create_agent(model, middleware=[MemoryMiddleware(bank)], checkpointer=InMemorySaver())
         await agent.ainvoke(asked(), THREAD)
@@ -112,7 +65,7 @@ async def test_a_replayed_checkpoint_writes_nothing_twice(place: Place) -> None:
 @pytest.mark.parametrize("how", ["sync", "async"])
 async def test_a_line_that_is_cut_loses_nothing(place: Place, kind: str, how: str) -> None:
     """The run goes on without memories; all of it arrives when the line is back."""
-    with place.open(recall={"deadline": 0.5}) as bank:
+    with place.open(FACT, recall={"deadline": 0.5}) as bank:
         model = ScriptedChatModel(script=[ANSWER])
         agent: Any = create_agent(model, middleware=[MemoryMiddleware(bank)])
         place.line.stop() if kind == "dead" else place.line.fault(Fault(hang=True))
@@ -127,7 +80,7 @@ async def test_a_line_that_is_cut_loses_nothing(place: Place, kind: str, how: st
 
 def test_a_read_only_session_writes_nothing(place: Place) -> None:
     """Memories are shown, and none is made."""
-    with place.open() as bank:
+    with place.open(FACT) as bank:
         bank.session("t").mode = "read-only"
         model = ScriptedChatModel(script=[ANSWER])
         create_agent(model, middleware=[MemoryMiddleware(bank)]).invoke(asked(), THREAD)

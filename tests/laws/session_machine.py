@@ -111,6 +111,7 @@ class Talk:
     plain: bool = True
     chosen: Chosen = field(default_factory=Chosen)
     over: set[int] = field(default_factory=set)
+    skipped: set[int] = field(default_factory=set)
     edited: set[int] = field(default_factory=set)
     """Runs whose messages do not stand in one place all the time."""
     fates: list[Fate] = field(default_factory=list)
@@ -166,10 +167,13 @@ class Talk:
         fresh = [place for place, fate in enumerate(known) if fate is None]
         if fresh and self.chosen.skip == NEXT:
             self.chosen.skip = call.run
+            self.skipped.add(call.run)
         elif call.run == self.chosen.skip and not call.told and any(said[place].role == "user" for place in fresh):
             self.over.add(call.run)  # a host without run ids can't tell that this is the same run
         users = [place for place, each in enumerate(said) if each.role == "user"]
         half = users[-1] + 1 if users else 0
+        if any(said[place].run != call.run for place in fresh):
+            self.edited.add(call.run)  # what nobody had handed over in its own run counts for this one
         self.exact = self.exact and not self._doubtful(call, said, [names[-1] not in self.names for _, names in named])
         for place, (each, names) in enumerate(named):
             fate = known[place]
@@ -221,6 +225,8 @@ class Talk:
             return "out"
         if chosen.skip is not None and chosen.skip == call.run:
             return "any" if said.run != call.run or call.run in self.over else "out"
+        if said.run in self.skipped or (not said.run and self.skipped):
+            return "any"  # another text for a message of a run that was skipped, or a summary that may tell of it
         if broken:
             return "out"
         doubled = any(fate.line == said.line and fate.fate != "kept" for fate in self.fates)

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lorebank._domain import blocks
 from lorebank._domain.message import Message
 
 SIZE = 16
@@ -96,9 +97,9 @@ class Past:
 
 
 def digest_of(message: Message) -> bytes:
-    """The digest of a message's role and content."""
+    """The digest of a message's role and content, our own blocks left out: a host may hand over the copy that the model saw."""
     calls = repr(message.tool_calls) if message.tool_calls else ""
-    parts = (message.role, message.name or "", message.text, calls, str(message.images))
+    parts = (message.role, message.name or "", blocks.strip(message.text).strip(), calls, str(message.images))
     return _hash(*[part.encode("utf-8", "surrogatepass") for part in parts])
 
 

@@ -120,14 +120,15 @@ def documents(
     progress: Progress,
     *,
     complete: bool,
+    full: bool,
 ) -> tuple[list[DocumentWrite], Progress]:
-    """What becomes of which document, by the retain mode."""
+    """What becomes of which document, by the retain mode. Only a `full` history can tell of edits."""
     if not spoken:
         return [], progress
     if settings.retain_mode == "append":
         return appended(name, spoken, progress)
     if settings.retain_mode == "full-session":
-        follows = settings.on_rewrite == "replace"
+        follows = settings.on_rewrite == "replace" and full
         return whole_session(name, spoken, history, progress, complete=complete, follows=follows)
     return last_turn(name, spoken, history, progress, settings.overlap_turns)
 

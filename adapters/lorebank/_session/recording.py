@@ -228,8 +228,8 @@ class Recorder:
         places = [place for place in range(len(view.marks)) if place not in out]
         history = [_dated(each, view, sifted, place) for place in places for each in view.spoken.get(place, ())]
         tagged = [_tagged(each, judged.tags) for each in said], [_tagged(each, judged.tags) for each in history]
-        complete = len(view.handled.keys) + len(view.marks) >= progress.messages
-        writes, progress = documents(settings, self._name, *tagged, progress, complete=complete)
+        complete, full = len(view.handled.keys) + len(view.marks) >= progress.messages, view.call.full
+        writes, progress = documents(settings, self._name, *tagged, progress, complete=complete, full=full)
         receipt = ledger.retain(writes) if writes else Receipt()
         if writes:
             progress = replace(progress, unreleased=progress.unreleased + sum(each.user for each in said))

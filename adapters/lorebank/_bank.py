@@ -27,7 +27,7 @@ from lorebank._domain.memory import (
 )
 from lorebank._domain.requests import FlushReport, Health, Integrity, Kept, ListRequest, ReflectRequest, Stats
 from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
-from lorebank._domain.toolbook import ToolName, parse_tools
+from lorebank._domain.toolbook import Offer, ToolName, parse_tools
 from lorebank._editing import admitted_change, forgettable, selection
 from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, Reach, parse_offset
 from lorebank._joined import Part, join
@@ -120,7 +120,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         connections = self.connections
         home = Home(connections, self._scope, self._scoping, self._label)
         opened = registry_of(connections).session(home, parse.parse_name(session_id, "session_id"))
-        opened.tools = opened.tools if tools is None else parse_tools(tools)
+        opened.offer = opened.offer if tools is None else Offer(parse_tools(tools))
         return opened
 
     def joined(self, other: Bank, weight: float = 1.0) -> Bank:
@@ -318,10 +318,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             return Removal(())
         if what != "bank":
             raise UsageError(f"`what` must be bank or local; found {what!r}")
-        if confirm != self._scope.bank:
-            raise UsageError(
-                f"`clear` removes every memory of {self._scope.bank!r}: pass confirm={self._scope.bank!r} if that is meant"
-            )
+        if confirm != (own := self._scope.bank):
+            raise UsageError(f"`clear` removes every memory of {own!r}: pass confirm={own!r} if that is meant")
         removal = backend.clear(self._scope)
         registry.forget(self._scope)
         return removal
@@ -379,7 +377,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
 
     async def aclose(self) -> None:
         """Awaitable form of `close`."""
-        await self.threads.run(self.close, "local")
+        await self.threads.run(self.close, "flush")
 
     def __exit__(self, *_exc: object) -> None:
         self.close()

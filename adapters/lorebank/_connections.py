@@ -75,8 +75,9 @@ class Connections:
                 logger.exception("a listener failed on %s", type(event).__name__)
 
     def close(self) -> None:
-        """Closes all, once."""
+        """Closes all, once. What sessions are recording in the background is recorded first."""
         if not self.closed:
+            self.threads.settle(("session", "local"), self.settings.connection.close_timeout)
             self.closed = True
             try:
                 self.backend.close(self.settings.connection.close_timeout)

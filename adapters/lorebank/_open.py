@@ -126,7 +126,7 @@ class _PerUser:
     """Gives each run the bank that is named after its user."""
 
     def __init__(self, bank: Bank, key: str) -> None:
-        self._bank, self.key = bank, key
+        self.source, self.key = bank, key
 
     def bank(self, run: Mapping[str, Any]) -> Bank:
         user = run.get(self.key)
@@ -135,7 +135,7 @@ class _PerUser:
             raise UsageError(f"this run names no {self.key!r}, so its memory can't be told from others'; the run has {seen}")
         if not isinstance(user, str):
             raise UsageError(f"{self.key!r} must be text; found {type(user).__name__}")
-        return self._bank.named(user)
+        return self.source.named(user)
 
 
 def per_user(bank: Bank, key: str = "user_id") -> BankResolver:

@@ -6,19 +6,21 @@ import logging
 import os
 import secrets
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lorebank._bank import Bank
 from lorebank._domain.memory import parse_name
-from lorebank._domain.toolbook import ToolName, parse_tools
 from lorebank._forks import Forkable, watch_forks
 from lorebank._session.session import Session
 
 logger = logging.getLogger("lorebank")
 OPEN = 1_000
 """Sessions that one integration keeps open; the one that was used longest ago is closed first."""
+QUIET = 300.0
+"""Seconds after which a session that was used is not in the midst of a run any more."""
 NAMES = ("thread_id", "session_id")
 """Where a run says which conversation it belongs to, the first that it has."""
 _token = secrets.token_hex(6)
@@ -26,12 +28,13 @@ _warned: set[str] = set()
 
 
 class RunSessions(Forkable):
-    """The sessions of an integration's runs. `session_id` fixes one for all runs; `tools` are those that the model is offered."""
+    """The sessions of an integration's runs. `session_id` fixes one for all runs."""
 
-    def __init__(self, *, session_id: str | None = None, tools: Sequence[ToolName] = (), limit: int = OPEN) -> None:
+    def __init__(self, *, session_id: str | None = None, limit: int = OPEN) -> None:
         self._fixed = None if session_id is None else parse_name(session_id, "session_id")
-        self._tools, self._limit = parse_tools(tools), limit
+        self._limit = limit
         self._open: OrderedDict[tuple[object, ...], Session] = OrderedDict()
+        self._used: dict[tuple[object, ...], float] = {}
         self._lock = threading.Lock()
         watch_forks(self)
 
@@ -49,23 +52,33 @@ class RunSessions(Forkable):
         with self._lock:
             session = self._open.pop(key, None)
             if session is None or session.closed:
-                session = bank.session(name, tools=self._tools or None)
-            self._open[key] = session
-            over = [self._open.popitem(last=False)[1] for _ in range(len(self._open) - self._limit)]
+                session = bank.session(name)
+            self._open[key], self._used[key] = session, time.monotonic()
+            over = list(self._surplus())
         for each in over:
-            each.threads.submit(each.close, "flush")
+            if not each.closed:
+                each.threads.submit(each.close, "flush")
         return session
+
+    def _surplus(self) -> Iterator[Session]:
+        """The sessions over the limit that no run can be in the midst of."""
+        while len(self._open) > self._limit:
+            oldest = next(iter(self._open))
+            if time.monotonic() - self._used[oldest] < QUIET and not self._open[oldest].closed:
+                return
+            del self._used[oldest]
+            yield self._open.pop(oldest)
 
     def close(self) -> None:
         """Ends the use of all of them."""
         with self._lock:
-            sessions, self._open = list(self._open.values()), OrderedDict()
+            sessions, self._open, self._used = list(self._open.values()), OrderedDict(), {}
         for session in sessions:
             session.close()
 
     def after_fork(self) -> None:
         """The child opens its own."""
-        self._lock, self._open = threading.Lock(), OrderedDict()
+        self._lock, self._open, self._used = threading.Lock(), OrderedDict(), {}
 
 
 def named(run: Mapping[str, Any]) -> str | None:

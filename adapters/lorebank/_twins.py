@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
@@ -38,6 +40,7 @@ class Threads(Forkable):
     def __init__(self, name: str, workers: int = WORKERS) -> None:
         self._name, self._workers = name, workers
         self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._running: defaultdict[str, set[Future[Any]]] = defaultdict(set)
         self._closed = False
         self._lock = threading.Lock()
         watch_forks(self)
@@ -50,13 +53,24 @@ class Threads(Forkable):
         """Starts the body in a thread of a lane; it sees the caller's context variables."""
         pool = self._opened(lane)
         if pool is not None:
-            return pool.submit(copy_context().run, body)
+            future = pool.submit(copy_context().run, body)
+            self._running[lane].add(future)
+            future.add_done_callback(self._running[lane].discard)
+            return future
         done: Future[R] = Future()
         try:
             done.set_result(body())
         except Exception as error:  # noqa: BLE001 - a future hands it to whoever asks for the result
             done.set_exception(error)
         return done
+
+    def settle(self, lanes: Sequence[str], timeout: float) -> None:
+        """Waits, `timeout` seconds at most, until what runs in these lanes has ended, and what that has started there."""
+        until = time.monotonic() + timeout
+        while running := [future for lane in lanes for future in tuple(self._running[lane])]:
+            rest = until - time.monotonic()
+            if rest <= 0 or wait(running, rest).not_done:
+                return
 
     def close(self) -> None:
         """Lets running bodies end; the pool's threads go with them."""
@@ -68,6 +82,7 @@ class Threads(Forkable):
     def after_fork(self) -> None:
         """The parent's threads did not come along."""
         self._pools, self._lock = {}, threading.Lock()
+        self._running = defaultdict(set)
 
     def _opened(self, lane: str) -> ThreadPoolExecutor | None:
         with self._lock:

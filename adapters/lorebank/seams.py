@@ -60,11 +60,13 @@ from lorebank._domain.toolbook import (
     DEFAULT_TOOLS,
     TOOLBOOK,
     EditArguments,
+    Offer,
     RecallArguments,
     ReflectArguments,
     RetainArguments,
     ToolName,
 )
+from lorebank._forks import Forkable, watch_forks
 from lorebank._resolve import Run, checked, resolve
 from lorebank._retrieval import Retrieval, described
 from lorebank._runs import RunSessions
@@ -96,6 +98,7 @@ __all__ = [
     "Embedder",
     "Event",
     "FlushReport",
+    "Forkable",
     "Health",
     "History",
     "IgnoredParameters",
@@ -114,6 +117,7 @@ __all__ = [
     "Message",
     "Mode",
     "ModelRefreshed",
+    "Offer",
     "Operation",
     "OperationState",
     "Operations",
@@ -169,4 +173,5 @@ __all__ = [
     "strip",
     "substantive",
     "user_turns",
+    "watch_forks",
 ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langchain_lorebank.callbacks import MemoryCallbackHandler
     from langchain_lorebank.memory import BankMemory
     from langchain_lorebank.messages import to_message, to_messages
+    from langchain_lorebank.middleware import MemoryMiddleware
     from langchain_lorebank.models import ChatModelCompleter
     from langchain_lorebank.nodes import LorebankState, recall_node, retain_node
     from langchain_lorebank.retriever import BankRetriever
@@ -39,6 +40,7 @@ __all__ = [
     "LorebankState",
     "MemoryCallbackHandler",
     "MemoryEditTool",
+    "MemoryMiddleware",
     "MemoryToolkit",
     "RecallTool",
     "ReflectTool",
@@ -57,6 +59,7 @@ _HOMES = {
     "callbacks": ("MemoryCallbackHandler",),
     "memory": ("BankMemory",),
     "messages": ("to_message", "to_messages"),
+    "middleware": ("MemoryMiddleware",),
     "models": ("ChatModelCompleter",),
     "nodes": ("LorebankState", "recall_node", "retain_node"),
     "retriever": ("BankRetriever",),

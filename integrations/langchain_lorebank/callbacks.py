@@ -337,7 +337,7 @@ def _keep(kept: OrderedDict[UUID, Any], key: UUID, value: Any, limit: int) -> No
 
 def _behind(bank: Bank | BankResolver) -> Bank | None:
     """The opened bank whose connections are used."""
-    return bank if isinstance(bank, Bank) else cast("Bank | None", getattr(bank, "_bank", None))
+    return bank if isinstance(bank, Bank) else cast("Bank | None", getattr(bank, "source", None))
 
 
 def _refuse_raising(bank: Bank | None, on_failure: object) -> None:

@@ -15,6 +15,10 @@ OURS = "lorebank"
 """Messages that hold memories carry this key."""
 
 
+OUR_TOOLS: dict[str, str] = {}
+"""The names under which memory tools are offered, where those are not their own, and which tools they are."""
+
+
 def is_user(message: BaseMessage) -> bool:
     """Whether a person said it."""
     return isinstance(message, HumanMessage) and not {INJECTED, OURS}.intersection(message.additional_kwargs)
@@ -26,10 +30,10 @@ def to_message(message: BaseMessage) -> Message | None:
     if isinstance(message, HumanMessage):
         return Message("user", text, id=message.id, name=message.name, images=_images(message), injected=not is_user(message))
     if isinstance(message, AIMessage):
-        calls = tuple(ToolCall(call["name"], call["args"]) for call in message.tool_calls)
+        calls = tuple(ToolCall(_tool(call["name"]), call["args"]) for call in message.tool_calls)
         return Message("assistant", text, id=message.id, name=message.name, tool_calls=calls)
     if isinstance(message, ToolMessage):
-        return Message("tool", text, id=message.id, name=message.name, failed=message.status == "error")
+        return Message("tool", text, id=message.id, name=_tool(message.name), failed=message.status == "error")
     return Message("system", text, id=message.id) if message.type == "system" else None
 
 
@@ -41,3 +45,8 @@ def to_messages(messages: Iterable[BaseMessage]) -> list[Message]:
 def _images(message: HumanMessage) -> int:
     parts: list[Any] = message.content if isinstance(message.content, list) else []
     return sum(isinstance(part, Mapping) and "image" in str(part.get("type", "")) for part in parts)
+
+
+def _tool(name: str | None) -> Any:
+    """A tool's name; a memory tool's own, whatever it is offered as."""
+    return OUR_TOOLS.get(name, name) if name is not None else None

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any, cast
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
+from langchain_lorebank.guarding import quiet
 from langchain_lorebank.injecting import placed
 from langchain_lorebank.messages import to_messages
+from langchain_lorebank.parents import as_parent, parent_of
 from langchain_lorebank.runs import bank_of, config_of_run, observed_run, run_of
 from langchain_lorebank.tools import memory_tools
-from lorebank import Bank, Injection, LorebankError, Session
-from lorebank.seams import Alias, BankResolver, RunSessions, checked, offered
-
-logger = logging.getLogger("lorebank")
-_parents: ContextVar[Mapping[object, Session] | None] = ContextVar("lorebank_parents", default=None)
-"""The sessions of the agents whose tool is running: an agent inside it is a sub-agent."""
+from lorebank import Bank, Injection, Session
+from lorebank.seams import Alias, BankResolver, Offer, RunSessions, checked, offered
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any]):
@@ -59,7 +55,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
         self._bank = checked(bank)
         names = offered(None if tools is True else tools, self._bank) if tools else ()
         self.tools = memory_tools(self._bank, include=names, prefix=prefix) if names else []
-        self._sessions = RunSessions(session_id=session_id, tools=names)
+        self._offer = Offer(tuple(names), prefix)
+        self._sessions = RunSessions(session_id=session_id)
         self._name = name or _named(self._bank)
 
     @property
@@ -70,16 +67,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Puts prefix and memories in front of this call."""
         session, config = self._session_of_run()
-        with _quiet(session, "before_turn"):
-            injection = session.before_turn(_said(request), run_id=observed_run(config))
+        with quiet(session, "before_turn"):
+            injection = session.before_turn(_said(request), run_id=observed_run(config), offer=self._offer)
             request = _injected(request, injection)
         return handler(request)
 
     async def awrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]) -> Any:
         """Awaitable form of `wrap_model_call`."""
         session, config = self._session_of_run()
-        with _quiet(session, "before_turn"):
-            injection = await session.abefore_turn(_said(request), run_id=observed_run(config))
+        with quiet(session, "before_turn"):
+            injection = await session.abefore_turn(_said(request), run_id=observed_run(config), offer=self._offer)
             request = _injected(request, injection)
         return await handler(request)
 
@@ -97,37 +94,29 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
         """Retains what is new."""
         del runtime
         session, config = self._session_of_run()
-        with _quiet(session, "after_turn"):
+        with quiet(session, "after_turn"):
             session.after_turn(to_messages(state["messages"]), run_id=observed_run(config))
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """Awaitable form of `after_agent`."""
         del runtime
         session, config = self._session_of_run()
-        with _quiet(session, "after_turn"):
+        with quiet(session, "after_turn"):
             await session.aafter_turn(to_messages(state["messages"]), run_id=observed_run(config))
 
     def _session_of_run(self) -> tuple[Session | Alias, RunnableConfig | None]:
         config = config_of_run()
         bank = bank_of(self._bank, config)
-        parent = (_parents.get() or {}).get(_key(bank))
-        return (self._sessions.of(bank, run_of(config)) if parent is None else parent.alias()), config
+        return parent_of(bank) or self._sessions.of(bank, run_of(config)), config
 
     @contextmanager
     def _as_parent(self) -> Iterator[None]:
-        session, _ = self._session_of_run()
+        session, config = self._session_of_run()
         if isinstance(session, Alias):
             yield
-            return
-        token = _parents.set({**(_parents.get() or {}), _key(bank_of(self._bank, config_of_run())): session})
-        try:
-            yield
-        finally:
-            _parents.reset(token)
-
-
-def _key(bank: Bank) -> object:
-    return id(bank.connections), bank.scope
+        else:
+            with as_parent(bank_of(self._bank, config), session):
+                yield
 
 
 def _named(bank: Bank | BankResolver) -> str:
@@ -147,17 +136,3 @@ def _injected(request: ModelRequest[Any], injection: Injection) -> ModelRequest[
         return request
     system, messages = placed(request.system_message, request.messages, injection)
     return request.override(system_message=system, messages=cast("list[AnyMessage]", messages))
-
-
-@contextmanager
-def _quiet(session: Session | Alias, verb: str) -> Iterator[None]:
-    """What goes wrong here must not break the agent. Lorebank's own errors get through where the application wants them:
-    the session has kept all others.
-    """
-    try:
-        yield
-    except LorebankError:
-        raise
-    except Exception as error:
-        logger.debug("%s failed", verb, exc_info=error)
-        session.missed(verb, error)

@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, ConfigDict, Field
 
+from langchain_lorebank.messages import OUR_TOOLS
 from langchain_lorebank.runs import bank_of, run_of
 from lorebank import Bank
 from lorebank.seams import (
@@ -54,6 +55,8 @@ class _MemoryTool(BaseTool):
         entry = TOOLBOOK[self.entry]
         given = {"name": prefix + entry.name, "description": entry.description} | fields
         super().__init__(bank=checked(bank), **given)
+        if self.name != entry.name:
+            OUR_TOOLS[self.name] = entry.name
 
     def _tools(self, config: RunnableConfig | None) -> MemoryTools:
         bank = bank_of(self.bank, config)

@@ -104,7 +104,7 @@ def live(url: str, ledger: str, log: str, life: int, style: str, last: int) -> i
 
 def main() -> None:
     """Forks a life for each line on stdin, and answers how it ended."""
-    with tempfile.TemporaryDirectory() as folder:  # loads and compiles all that a life needs
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # loads and compiles all that a life needs
         for url in (f"sqlite:///{folder}/memory.db", "http://127.0.0.1:9"):
             live(url, f"{folder}/outbox.db", f"{folder}/log", 0, "ids", 0)
     for line in sys.stdin:

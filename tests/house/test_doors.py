@@ -19,7 +19,7 @@ DOORS = [lorebank, seams, testing, langchain_lorebank, llamaindex_lorebank]
 HANDLES = [Bank, MentalModelHandle, DocumentHandle, OperationHandle, DirectiveHandle, OutboxHandle, MemoryTools, Session]
 NOT_VERBS = {
     *("joined", "named", "threads", "connections", "mental_models", "shared", "scope", "backend", "name", "session"),
-    *("after_fork", "alias", "change", "missed", "refusal", "skip_next"),  # a session's own, without I/O
+    *("after_fork", "alias", "change", "forgotten", "missed", "refusal", "skip_next"),  # a session's own, without I/O
 }
 
 

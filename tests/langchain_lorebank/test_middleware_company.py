@@ -268,7 +268,6 @@ async def test_an_awaited_agent_never_blocks_the_loop(rig: Rig) -> None:
 KNOWN = "reported 2026-11-28: "
 
 
-@pytest.mark.xfail(reason=f"{KNOWN}tools are known as ours by their bare names only")
 async def test_a_prefixed_tool_of_ours_is_ours(rig: Rig) -> None:
     """Its calls are not retained, whatever it is called."""
     bank = rig.open("alice", FACT)
@@ -278,7 +277,6 @@ async def test_a_prefixed_tool_of_ours_is_ours(rig: Rig) -> None:
     assert rig.kept(bank) == [ASKED, ANSWER]
 
 
-@pytest.mark.xfail(reason=f"{KNOWN}the instructions use the bare names")
 async def test_the_instructions_name_the_tools_as_the_model_has_them(rig: Rig) -> None:
     """A model that is told to call `recall` must have it."""
     bank = rig.open("alice", FACT)
@@ -288,7 +286,6 @@ async def test_the_instructions_name_the_tools_as_the_model_has_them(rig: Rig) -
     assert "Call team_recall" in systems(model.seen[0])[0]
 
 
-@pytest.mark.xfail(reason=f"{KNOWN}the offered tools are kept on the session, which two agents of a thread share")
 async def test_an_agent_is_told_of_its_own_tools_only(rig: Rig) -> None:
     """Not of those that another agent of the same conversation has."""
     bank = rig.open("alice", FACT)
@@ -299,7 +296,6 @@ async def test_an_agent_is_told_of_its_own_tools_only(rig: Rig) -> None:
     assert "Call recall" not in systems(model.seen[0])[0]
 
 
-@pytest.mark.xfail(reason=f"{KNOWN}a sub-agent is told of its parent's tools instead of its own")
 @pytest.mark.parametrize("own", [True, False])
 def test_a_sub_agent_is_told_of_its_own_tools(rig: Rig, own: bool) -> None:
     """Whatever its parent has."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lorebank._domain.cursor import SHORT as SIZE
-from lorebank._domain.cursor import Claim, Known, Past, Sifted, digest_of, marks_of, run_of, sift, skipped, tail
+from lorebank._domain.cursor import Claim, Known, Past, Sifted, marks_of, run_of, sift, skipped, tail
 from lorebank._domain.message import Message
 
-from .session_machine import KINDS, NEXT, OPERATIONS, Kinds, Line, Step, World, drive, talks_of
+from .session_machine import OPERATIONS, Kinds, Step, World, drive, random_steps, talks_of
+from .session_model import KINDS, NEXT, Line
 
-EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "100"))
 HOSTS = st.lists(st.tuples(st.sampled_from(KINDS), st.booleans(), st.booleans()), min_size=1, max_size=2)
 STEP = st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 1), st.integers(0, 1), st.integers(0, 11), st.integers(0, 7))
 STEPS = st.lists(STEP, max_size=30)
@@ -147,7 +150,20 @@ class PlainPlace:
         """A dict goes by itself."""
 
 
-@settings(max_examples=EXAMPLES)
+def test_many_histories() -> None:
+    """The same from seeds, as many as time allows."""
+    for seed in range(30 * EXAMPLES):
+        chance = Random(seed)
+        hosts: Kinds = [(chance.choice(KINDS), chance.random() < 0.5, chance.random() < 0.5) for _ in range(1 + seed % 2)]
+        world = World(PlainPlace(), talks_of(hosts))
+        drive(world, random_steps(chance, 30))
+        try:
+            world.check()
+        except AssertionError as error:
+            pytest.fail(f"seed {seed}: {error}")
+
+
+@settings(max_examples=4 * EXAMPLES, phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink])
 @given(HOSTS, STEPS)
 def test_what_is_said_has_its_effect_and_what_is_opted_out_has_none(hosts: Kinds, steps: list[Step]) -> None:
     """Whatever hosts do to their histories: nothing is lost, nothing skipped comes back, and each is kept once where it can be

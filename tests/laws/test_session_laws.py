@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from lorebank import Bank, Message
-from lorebank._domain.blocks import TAGS, ahead_of, strip
-from lorebank.testing import FaultServer, temporary_bank
+from lorebank.testing import FaultServer
 
-from .session_machine import KINDS, HindsightPlace, Kinds, Line, MnemopiPlace, Place, Talk, World, lines_of, talks_of
+from .session_machine import Kinds, Place, World, talks_of
+from .session_model import KINDS, Line, Talk
+from .session_places import HindsightPlace, MnemopiPlace, lines_of
 
 EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "100"))
 FEWER = max(EXAMPLES // 4, 5)
@@ -33,6 +31,16 @@ ASKING = settings(
 HOSTS = st.lists(st.tuples(st.sampled_from(KINDS), st.booleans(), st.booleans()), min_size=1, max_size=3)
 TALK, PROCESS = st.integers(0, 2), st.integers(0, 1)
 CHOICE, PLACE, YES = st.integers(0, 5), st.integers(0, 11), st.booleans()
+
+
+def ordinary() -> Any:
+    """A rule of its own for an ordinary turn: there are several, so that it happens more often than other things."""
+
+    @rule(t=TALK, a=CHOICE, b=CHOICE, p=PROCESS)
+    def turn(self: Conversations, t: int, a: int, b: int, p: int) -> None:
+        self.on.turn(t, a, p, reply=b)
+
+    return turn
 
 
 class Conversations(RuleBasedStateMachine):
@@ -55,13 +63,7 @@ class Conversations(RuleBasedStateMachine):
         assert self.world is not None
         return self.world
 
-    @rule(t=TALK, a=CHOICE, b=CHOICE, p=PROCESS)
-    def turn(self, t: int, a: int, b: int, p: int) -> None:
-        self.on.turn(t, a, p, reply=b)
-
-    @rule(t=TALK, a=CHOICE, b=CHOICE, p=PROCESS)
-    def turn_again(self, t: int, a: int, b: int, p: int) -> None:
-        self.on.turn(t, a, p, reply=b)
+    turn, a_turn, another_turn, one_more_turn, next_turn = (ordinary() for _ in range(5))
 
     @rule(t=TALK, a=CHOICE, p=PROCESS)
     def long_run(self, t: int, a: int, p: int) -> None:
@@ -187,7 +189,7 @@ def test_conversations_are_kept_on_a_server() -> None:
 # Whole transcripts and turns
 
 
-class Union_(HindsightPlace):
+class Together(HindsightPlace):
     """All that the documents of a session hold."""
 
     def read(self, banks: Sequence[str]) -> Mapping[tuple[str, str], list[Line]]:
@@ -224,7 +226,7 @@ class InDocuments(OnAServer):
     def place(self, folder: Path) -> Place:
         server = FaultServer()
         server.start()
-        return Union_(server, folder / "ledger.db", retain=dict(self.retain))
+        return Together(server, folder / "ledger.db", retain=dict(self.retain))
 
     def teardown(self) -> None:
         try:
@@ -239,7 +241,9 @@ class InDocuments(OnAServer):
             self.folder.cleanup()
 
 
-@pytest.mark.parametrize("retain", [{"retain_mode": "full-session"}, {"retain_mode": "last-turn"}], ids=lambda each: each["retain_mode"])
+@pytest.mark.parametrize(
+    "retain", [{"retain_mode": "full-session"}, {"retain_mode": "last-turn"}], ids=lambda each: each["retain_mode"]
+)
 @pytest.mark.parametrize("every", [1, 3])
 def test_documents_that_are_replaced_hold_all_that_was_said(retain: dict[str, Any], every: int) -> None:
     """Taken together they hold each message that was not opted out, and none that was, also in transcripts sent later."""
@@ -247,7 +251,9 @@ def test_documents_that_are_replaced_hold_all_that_was_said(retain: dict[str, An
     run_state_machine_as_test(machine, settings=many(FEWER // 2))
 
 
-EDITS = st.lists(st.tuples(st.sampled_from(["turn", "edit", "rewind", "branch", "skip", "release", "restart"]), PLACE), max_size=14)
+EDITS = st.lists(
+    st.tuples(st.sampled_from(["turn", "edit", "rewind", "branch", "skip", "release", "restart"]), PLACE), max_size=14
+)
 
 
 @settings(ASKING, max_examples=FEWER)
@@ -287,7 +293,7 @@ def test_a_delta_is_no_rewrite(kind: Any, tmp_path: Path) -> None:
     """With `on_rewrite="replace"`, a host that hands over each run by itself loses nothing: it has rewritten nothing."""
     with FaultServer() as server:
         options = {"retain": {"retain_mode": "full-session", "on_rewrite": "replace"}}
-        place = Union_(server, tmp_path / "ledger.db", **options)
+        place = Together(server, tmp_path / "ledger.db", **options)
         talk = Talk("alice", "chat", kind)
         world = World(place, [talk])
         for _ in range(3):
@@ -298,108 +304,3 @@ def test_a_delta_is_no_rewrite(kind: Any, tmp_path: Path) -> None:
 
 
 # Blocks
-
-PIECES = st.sampled_from(
-    [*TAGS, "<", "</", ">", "/", "＜", " ", "\n", "{", "}", "{query_str}", "{{x}}", "```", "- ", "# ", "Background knowledge", "A"]
-)
-HOSTILE = st.lists(PIECES | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3), max_size=10).map("".join)
-NAME = HOSTILE.map(lambda text: "".join(letter for letter in text if letter.isprintable()))
-READABLE = re.compile(r"[<＜﹤][\s/／\\]*(?:" + "|".join(map(re.escape, sorted(TAGS, key=len, reverse=True))) + r")(?![\w-])", re.I)
-WHOLE = re.compile(r"<(memories|mental_models)>\n.*\n</\1>", re.DOTALL)
-
-
-@pytest.fixture(scope="module")
-def home() -> Iterator[Bank]:
-    with temporary_bank("home", mental_models={"auto_seed": False, "refresh_seconds": 3600}) as bank:
-        yield bank
-
-
-def lone(text: str) -> bool:
-    """Whether a text is one block of ours, and nothing in it reads as a tag or a template."""
-    found = WHOLE.fullmatch(text)
-    if found is None:
-        return False
-    inside = text[text.index("\n") : text.rindex("\n")]
-    return READABLE.search(inside) is None and not set(text) & set("{}")
-
-
-COUNTER = iter(range(1_000_000))
-
-
-@settings(ASKING, max_examples=EXAMPLES // 2)
-@given(texts=st.lists(HOSTILE, min_size=1, max_size=3))
-def test_what_is_injected_is_one_block_whatever_memories_say(home: Bank, texts: list[str]) -> None:
-    """No text of a memory closes it, opens another, or is a template; without it the user's words are what they were."""
-    bank = home.named(f"injected-{next(COUNTER)}")
-    for number, text in enumerate(texts):
-        bank.retain(f"Ana's aisle seat number {number}: {text}")
-    with bank.session("chat") as session:
-        given = session.before_turn([Message("user", "Which aisle seat number is Ana's?")])
-        again = session.before_turn([Message("user", "Which aisle seat number is Ana's?")])
-    assert given.memories
-    assert lone(given.memories)
-    assert (given.memories, given.system_prefix) == (again.memories, again.system_prefix)
-    assert strip(f"before {given.memories} after") == "before  after"
-    assert not set(given.system_prefix) & set("{}")
-
-
-@settings(ASKING, max_examples=FEWER)
-@given(name=NAME, content=HOSTILE)
-def test_the_prefix_holds_one_block_whatever_mental_models_say(name: str, content: str) -> None:
-    """Hostile names and contents of models stay inside."""
-    with temporary_bank("alice", mental_models={"auto_seed": False, "first_wait": 30}, recall={"deadline": 30}) as bank:
-        bank.retain(f"Ana prefers the aisle seat. {content}")
-        bank.mental_models.create("seats", name=f"Seats {name}", source_query="Which seat does Ana prefer?")
-        with bank.session("chat") as session:
-            prefix = session.before_turn([Message("user", "hello there")]).system_prefix
-    start = prefix.index("\n\n<mental_models>\n") + 2
-    assert lone(prefix[start:])
-
-
-WORDS = st.sampled_from(["Book it, please.", "a < b and {x}", "<b>bold</b> words", "yes", "- a list\n- of two"])
-
-
-@settings(ASKING, max_examples=EXAMPLES // 2)
-@given(
-    kind=st.sampled_from(KINDS),
-    texts=st.lists(HOSTILE, min_size=1, max_size=2),
-    words=WORDS,
-    ahead=st.booleans(),
-    told=st.booleans(),
-    process=st.integers(0, 1),
-)
-def test_messages_with_our_blocks_are_kept_without_them_and_once(
-    home: Bank, kind: str, texts: list[str], words: str, ahead: bool, told: bool, process: int
-) -> None:
-    """A host that hands over the model's copy of the user's message, with the memories in it: the block is never retained, the
-    words are, once, also where `before_turn` had seen the message as the user wrote it.
-    """
-    bank = home.named(f"fed-{next(COUNTER)}")
-    for number, text in enumerate(texts):
-        bank.retain(f"Ana's aisle seat number {number}: {text}")
-    full, named = kind.startswith("full"), "m1" if kind.endswith("ids") else None
-    options: dict[str, Any] = {"history": "full"} if full else {"history": "delta", "run_id": "run-1"}
-    with bank.session("chat") as session:
-        with bank.session("asking") as other:
-            block = other.before_turn([Message("user", "Which aisle seat number is Ana's?")]).memories
-        assert block
-        if told:
-            session.before_turn([Message("user", words, id=named)], **options)
-        copy = ahead_of(block, words) if ahead else f"{words}\n\n{block}"
-        answer = Message("assistant", "As you wish, it will be so.", id=named and "m2")
-        session.after_turn([Message("user", copy, id=named), answer], **options)
-    kept = [memory.text for memory in bank.list(session="chat") if memory.source == "transcript"]
-    assert Counter(kept) == Counter([words, answer.text])
-
-
-def test_a_message_that_is_our_block_alone_is_no_message(home: Bank) -> None:
-    """`position="before-user"` puts the block into a message of its own, which a host may forget to mark."""
-    bank = home.named("alone")
-    bank.retain("Ana prefers the aisle seat.")
-    with bank.session("chat") as session:
-        block = session.before_turn([Message("user", "Which seat does Ana prefer?")]).memories
-        session.after_turn([Message("user", block), Message("user", "Which seat does Ana prefer?")])
-    kept = [memory.text for memory in bank.list(session="chat") if memory.source == "transcript"]
-    assert set(kept) == {"Which seat does Ana prefer?"}
-
-

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lorebank._domain.session import MATRIX, Mode, refusal
-from lorebank._domain.toolbook import ToolName
+from lorebank._domain.toolbook import Offer, ToolName
 
 _HEAD = "You have a long-term memory that outlives this conversation."
 _BLOCKS = (
@@ -14,18 +12,18 @@ _BLOCKS = (
     "Use what helps, without mentioning the blocks, and don't repeat back what does not matter to the request."
 )
 _TOOLS: dict[ToolName, str] = {
-    "recall": "Call recall before you say that you don't know something about the user or earlier work, and whenever the "
+    "recall": "Call {} before you say that you don't know something about the user or earlier work, and whenever the "
     "answer may depend on the past.",
-    "reflect": "Call reflect for broad questions that many memories answer together.",
-    "retain": "Call retain as soon as you learn something that will matter in later conversations, such as a preference, a "
+    "reflect": "Call {} for broad questions that many memories answer together.",
+    "retain": "Call {} as soon as you learn something that will matter in later conversations, such as a preference, a "
     "decision or a correction; not for the state of the present task.",
-    "retain_global": "Call retain_global only for what everybody who shares this memory should know.",
-    "memory_edit": "Call memory_edit when the user corrects something that is remembered, or asks you to forget it.",
+    "retain_global": "Call {} only for what everybody who shares this memory should know.",
+    "memory_edit": "Call {} when the user corrects something that is remembered, or asks you to forget it.",
 }
 
 
-def instructions(mode: Mode, tools: Sequence[ToolName], *, blocks: bool) -> str:
+def instructions(mode: Mode, offer: Offer, *, blocks: bool) -> str:
     """The instructions for a session; empty where nothing is offered. `blocks` says that memories may be injected."""
-    allowed: list[ToolName] = [tool for tool in _TOOLS if tool in tools and refusal(mode, tool) is None]
-    parts = [_BLOCKS] * (blocks and MATRIX[mode].recall) + [_TOOLS[tool] for tool in allowed]
+    allowed: list[ToolName] = [tool for tool in _TOOLS if tool in offer.tools and refusal(mode, tool) is None]
+    parts = [_BLOCKS] * (blocks and MATRIX[mode].recall) + [_TOOLS[tool].format(offer.prefix + tool) for tool in allowed]
     return " ".join([_HEAD, *parts]) if parts else ""

@@ -107,6 +107,14 @@ TOOLBOOK: dict[ToolName, ToolEntry] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools that a model is offered, and what goes before their names."""
+
+    tools: tuple[ToolName, ...] = ()
+    prefix: str = ""
+
+
 def parse_tools(values: object) -> tuple[ToolName, ...]:
     """Names of tools, in the toolbook's order."""
     if isinstance(values, str) or not isinstance(values, Iterable):

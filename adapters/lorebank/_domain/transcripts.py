@@ -35,6 +35,17 @@ class Spoken:
     user: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """All messages that a host has handed over: `complete` where all that was ever retained is among them, `full` where the
+    host says that it is the whole history.
+    """
+
+    history: Sequence[Spoken]
+    complete: bool
+    full: bool
+
+
 def split_text(text: str, limit: int = MAX_TEXT) -> list[str]:
     """The text in parts of at most `limit` characters, cut at the last paragraph, sentence or word border that fits."""
     parts: list[str] = []
@@ -84,18 +95,16 @@ def appended(name: str, spoken: Sequence[Spoken], progress: Progress) -> tuple[l
 
 
 def whole_session(
-    name: str, spoken: Sequence[Spoken], history: Sequence[Spoken], progress: Progress, *, complete: bool, follows: bool
+    name: str, spoken: Sequence[Spoken], handed: Handed, progress: Progress, *, follows: bool
 ) -> tuple[list[DocumentWrite], Progress]:
-    """The whole transcript, in place of the document's former text.
-
-    `history` are all messages handed over; `complete` says that all that was retained is among them. Where it once was not,
-    and documents are not to follow, what is new goes on in segments beside the document.
+    """The whole transcript, in place of the document's former text. Where it can't be sent any more, and documents are not to
+    follow, what is new goes on in segments beside the document.
     """
-    if not follows and (progress.apart or not complete):
+    if not follows and (progress.apart or not handed.complete):
         return appended(f"{name}:more", spoken, replace(progress, apart=1))
     fresh = tuple(each.item for each in spoken)
-    everything = tuple(each.item for each in history)
-    return [DocumentWrite(name, fresh, everything, "replace", not complete and follows)], progress
+    everything = tuple(each.item for each in handed.history)
+    return [DocumentWrite(name, fresh, everything, "replace", not handed.complete and follows)], progress
 
 
 def last_turn(
@@ -113,24 +122,16 @@ def last_turn(
 
 
 def documents(
-    settings: RetainSettings,
-    name: str,
-    spoken: Sequence[Spoken],
-    history: Sequence[Spoken],
-    progress: Progress,
-    *,
-    complete: bool,
-    full: bool,
+    settings: RetainSettings, name: str, spoken: Sequence[Spoken], handed: Handed, progress: Progress
 ) -> tuple[list[DocumentWrite], Progress]:
-    """What becomes of which document, by the retain mode. Only a `full` history can tell of edits."""
+    """What becomes of which document, by the retain mode. Only a full history can tell of edits."""
     if not spoken:
         return [], progress
     if settings.retain_mode == "append":
         return appended(name, spoken, progress)
     if settings.retain_mode == "full-session":
-        follows = settings.on_rewrite == "replace" and full
-        return whole_session(name, spoken, history, progress, complete=complete, follows=follows)
-    return last_turn(name, spoken, history, progress, settings.overlap_turns)
+        return whole_session(name, spoken, handed, progress, follows=settings.on_rewrite == "replace" and handed.full)
+    return last_turn(name, spoken, handed.history, progress, settings.overlap_turns)
 
 
 def packed(write: DocumentWrite, settings: RetainSettings) -> list[Item]:

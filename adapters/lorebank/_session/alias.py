@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from lorebank._domain.instructions import instructions
 from lorebank._domain.message import Message
 from lorebank._domain.session import History, Injection, Mode, TurnReceipt
-from lorebank._domain.toolbook import ToolName
+from lorebank._domain.toolbook import Offer, ToolName
 from lorebank._session.view import call_of
 from lorebank._twins import Threads, twin
 
@@ -17,7 +17,7 @@ class Parent(Protocol):
     """What a sub-agent shares of its parent's session."""
 
     id: str
-    tools: tuple[ToolName, ...]
+    offer: Offer
 
     @property
     def mode(self) -> Mode: ...
@@ -38,12 +38,16 @@ class Alias:
         return self.parent.threads
 
     def before_turn(
-        self, messages: Sequence[Message | dict[str, Any]], *, history: History = "full", run_id: str | None = None
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        *,
+        history: History = "full",
+        run_id: str | None = None,
+        offer: Offer | None = None,
     ) -> Injection:
         """What the sub-agent is told of its tools; no memories."""
-        call_of(messages, history, run_id)
-        tools = self.parent.tools
-        return Injection(instructions(self.parent.mode, tools, blocks=False) if tools else "")
+        call = call_of(messages, history, run_id, offer=offer)
+        return Injection(instructions(self.parent.mode, call.offer or self.parent.offer, blocks=False))
 
     def after_turn(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from lorebank._domain.fusion import folded
@@ -9,6 +10,28 @@ from lorebank._domain.injection import Seen, words_of
 from lorebank._domain.message import Message, project
 from lorebank._domain.settings import RetainSettings
 from lorebank._session.recording import key_of
+from lorebank._session.view import Call
+
+RECENT = 40
+"""Messages of a host that hands over deltas, kept for the context of queries."""
+
+
+class Recent:
+    """What was said in earlier runs, where a host hands over the messages of one run only."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque(maxlen=RECENT)
+
+    def add(self, call: Call, fresh: Sequence[Message]) -> None:
+        """Keeps a delta's new messages."""
+        if not call.full:
+            self._messages.extend(fresh)
+
+    def conversation(self, call: Call) -> Sequence[Message]:
+        """What a query is made from: the messages handed over, after those of earlier runs that a delta leaves out."""
+        if call.full:
+            return call.messages
+        return (*(message for message in self._messages if message not in call.messages), *call.messages)
 
 
 class Listed:

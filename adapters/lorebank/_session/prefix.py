@@ -14,8 +14,11 @@ from concurrent.futures import TimeoutError as Late
 
 from lorebank._domain.blocks import render_mental_models
 from lorebank._domain.events import ModelRefreshed, Skipped
+from lorebank._domain.instructions import instructions
 from lorebank._domain.mental_model import MentalModel
 from lorebank._domain.requests import Stats
+from lorebank._domain.session import MATRIX, Mode
+from lorebank._domain.toolbook import Offer
 from lorebank._mental_models import MentalModelHandle
 from lorebank._session.home import Home
 from lorebank.errors import LorebankError
@@ -105,6 +108,29 @@ class ModelCache:
         return tuple(
             backend.models.refresh(scope, model.id) if _outgrown(model, before, self._state) else model for model in models
         )
+
+
+class Prefix:
+    """One session's instructions and mental models: what belongs at the start of the system message."""
+
+    def __init__(self, home: Home, models: ModelCache) -> None:
+        self._home, self._models = home, models
+        self._frozen: str | None = None
+
+    def text(self, mode: Mode, offer: Offer, wait: float) -> str:
+        """The prefix; with `freeze="session"` the models that were there first stay."""
+        settings, recalls = self._home.settings, MATRIX[mode].recall
+        block = self._models.block(wait) if recalls else ""
+        if recalls and settings.mental_models.freeze == "session":
+            self._frozen = block if self._frozen is None else self._frozen
+            block = self._frozen
+        blocks = recalls and (settings.recall.auto_recall or bool(block))
+        return "\n\n".join(filter(None, (instructions(mode, offer, blocks=blocks), block)))
+
+    def reload(self) -> None:
+        """Reads the models now; raises where that can't be done."""
+        self._models.reload()
+        self._frozen = None
 
 
 def _outgrown(model: MentalModel, before: Stats | None, now: Stats) -> bool:

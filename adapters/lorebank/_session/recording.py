@@ -19,7 +19,7 @@ from lorebank._domain.memory import MAX_TEXT, Outcome, Receipt
 from lorebank._domain.message import Message, project
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.session import UNREADABLE, Choices, Progress, Stored, TurnReceipt, merged
-from lorebank._domain.transcripts import ROLE, Spoken, document_name, documents, split_text
+from lorebank._domain.transcripts import ROLE, Handed, Spoken, document_name, documents, split_text
 from lorebank._session.home import Home
 from lorebank._session.view import Call, Handled, Judged, View, judge
 from lorebank._writing import admit_items
@@ -227,9 +227,9 @@ class Recorder:
         said = [each for place in sifted.fresh if place not in out for each in view.spoken.get(place, ())]
         places = [place for place in range(len(view.marks)) if place not in out]
         history = [_dated(each, view, sifted, place) for place in places for each in view.spoken.get(place, ())]
-        tagged = [_tagged(each, judged.tags) for each in said], [_tagged(each, judged.tags) for each in history]
-        complete, full = len(view.handled.keys) + len(view.marks) >= progress.messages, view.call.full
-        writes, progress = documents(settings, self._name, *tagged, progress, complete=complete, full=full)
+        complete = len(view.handled.keys) + len(view.marks) >= progress.messages
+        handed = Handed([_tagged(each, judged.tags) for each in history], complete, view.call.full)
+        writes, progress = documents(settings, self._name, [_tagged(each, judged.tags) for each in said], handed, progress)
         receipt = ledger.retain(writes) if writes else Receipt()
         if writes:
             progress = replace(progress, unreleased=progress.unreleased + sum(each.user for each in said))

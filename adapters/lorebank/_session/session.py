@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any, Self
 from lorebank._domain.cursor import digest_of
 from lorebank._domain.events import Redacted, Retained, SessionUnreadable, Skipped
 from lorebank._domain.injection import Seen
-from lorebank._domain.instructions import instructions
 from lorebank._domain.message import Message
 from lorebank._domain.requests import FlushReport
 from lorebank._domain.scope import Scope
@@ -28,15 +26,15 @@ from lorebank._domain.session import (
     Trace,
     TurnReceipt,
     parse_mode,
-    parse_session_tag,
     refusal,
 )
-from lorebank._domain.toolbook import ToolName
+from lorebank._domain.toolbook import Offer, ToolName
 from lorebank._forks import Forkable, watch_forks
 from lorebank._session.alias import Alias
 from lorebank._session.chosen import Chosen
 from lorebank._session.home import Home
-from lorebank._session.listed import Listed
+from lorebank._session.listed import Listed, Recent
+from lorebank._session.prefix import Prefix
 from lorebank._session.recalling import Recalling, Turn
 from lorebank._session.recording import Recorded, Recorder
 from lorebank._session.shared import Shared
@@ -46,8 +44,6 @@ from lorebank._twins import Threads, twin
 from lorebank.errors import LorebankError, UnavailableError, UsageError
 
 logger = logging.getLogger("lorebank")
-RECENT = 40
-"""Messages of a host that hands over deltas, kept for the context of queries."""
 
 
 class Session(AbstractContextManager["Session", None], AbstractAsyncContextManager["Session", None], Forkable):
@@ -67,14 +63,14 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         left: Callable[[Session], bool],
     ) -> None:
         self.id, self.users = session_id, 0
-        self.tools: tuple[ToolName, ...] = ()
-        self._home, self._models, self._ticks, self._left = home, shared.models, shared.clocks.ticks, left
+        self.offer = Offer()
+        self._home, self._ticks, self._left = home, shared.clocks.ticks, left
+        self._prefix = Prefix(home, shared.models)
         self._recorder = Recorder(home, session_id, shared.clocks.now)
         self._recalling = Recalling(home, shared.guard)
         self._chosen = Chosen()
-        self._frozen: str | None = None
         self._listed = Listed()
-        self._recent: deque[Message] = deque(maxlen=RECENT)
+        self._recent = Recent()
         self._closed = self._told = False
         self.after_fork()
         watch_forks(self)
@@ -89,13 +85,19 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         return self._home.scope, self.id
 
     def before_turn(
-        self, messages: Sequence[Message | dict[str, Any]], *, history: History = "full", run_id: str | None = None
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        *,
+        history: History = "full",
+        run_id: str | None = None,
+        offer: Offer | None = None,
     ) -> Injection:
         """Records the user's words, and gives what goes in front of the model, within one deadline.
 
-        Called again for the same user turn (a tool loop, a resumed run) it gives the same memories and asks for nothing.
+        `offer` names the tools of this call's model, where they are others than the session was opened with. Called again for
+        the same user turn (a tool loop, a resumed run) it gives the same memories and asks for nothing.
         """
-        call = call_of(messages, history, run_id)
+        call = call_of(messages, history, run_id, offer=offer)
         with self._serial:
             until = self._ticks() + self._settings.recall.deadline
             if self._off:
@@ -166,8 +168,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
 
     def reload_mental_models(self) -> None:
         """Reads the bank's mental models now; raises where that can't be done."""
-        self._models.reload()
-        self._frozen = None
+        self._prefix.reload()
 
     def save(self) -> None:
         """Stores what was changed of the session at once; else the next call does."""
@@ -194,6 +195,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
                 self._closed = True
 
     abefore_turn = twin(before_turn, lane="session")
+    aprefetch = twin(prefetch, lane="session")
     aafter_turn = twin(after_turn, lane="local")
     abefore_compaction = twin(before_compaction, lane="session")
     aretain_now = twin(retain_now, lane="flush")
@@ -234,11 +236,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
 
     @tags.setter
     def tags(self, values: Collection[str]) -> None:
-        wanted = {parse_session_tag(value) for value in tuple(values)}
-        for tag in set(self.choices.tags) - wanted:
-            self.change(removed=tag)
-        for tag in sorted(wanted - set(self.choices.tags)):
-            self.change(added=tag)
+        self.tags.become(values)
 
     def skip_next(self) -> None:
         """Keeps the next run from being retained, for good. Recall and the tools go on."""
@@ -303,7 +301,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         turn = self._turn_of(recorded, call)
         if turn is not None:
             self._recalling.ask(turn)
-        prefix = self._prefix(recorded.choices.mode, until - self._ticks())
+        prefix = self._prefix.text(recorded.choices.mode, call.offer or self.offer, until - self._ticks())
         if turn is None:
             return Injection(prefix, position=position)
         fresh = not turn.over
@@ -322,8 +320,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
                 self._chosen.stored or UNREADABLE, (0, b""), TurnReceipt(reason=f"not recorded: {type(error).__name__}")
             )
         self._chosen.settle(recorded.choices)
-        if not call.full:
-            self._recent.extend(recorded.fresh)
+        self._recent.add(call, recorded.fresh)
         self._tell(recorded)
         return recorded
 
@@ -347,29 +344,12 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         if recall.recall_when == "first-turn" and recorded.turn[0] > 1:
             return None
         if self._turn.key != recorded.turn or recorded.turn == (0, b""):
-            self._turn = Turn(recorded.turn, self._recalling.query(self._conversation(call)))
+            self._turn = Turn(recorded.turn, self._recalling.query(self._recent.conversation(call)))
         return self._turn
-
-    def _conversation(self, call: Call) -> Sequence[Message]:
-        """What a query is made from: the messages handed over, after those of earlier runs that a delta leaves out."""
-        if call.full or not self._recent:
-            return call.messages
-        earlier = [message for message in self._recent if message not in call.messages]
-        return (*earlier, *call.messages)
 
     def _seen(self, call: Call, recorded: Recorded) -> Seen:
         listed = self._listed if call.full else Listed()
         return listed.seen(self.id, call.messages, self._settings.retain, complete=recorded.complete)
-
-    def _prefix(self, mode: Mode, wait: float) -> str:
-        """Instructions and mental models: what belongs at the start of the system message."""
-        recalls = MATRIX[mode].recall
-        block = self._models.block(wait) if recalls else ""
-        if recalls and self._settings.mental_models.freeze == "session":
-            self._frozen = block if self._frozen is None else self._frozen
-            block = self._frozen
-        blocks = recalls and (self._settings.recall.auto_recall or bool(block))
-        return "\n\n".join(filter(None, (instructions(mode, self.tools, blocks=blocks), block)))
 
     def _look(self, turn: Turn) -> None:
         """Keeps the trace of a turn once it is over; raises where the application wants to know that memory was not there."""

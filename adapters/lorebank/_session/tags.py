@@ -30,6 +30,14 @@ class SessionTags(MutableSet[str]):
     def discard(self, value: str) -> None:
         self._session.change(removed=parse_session_tag(value))
 
+    def become(self, values: Iterable[str]) -> None:
+        """Takes these tags in place of those that are there."""
+        now, wanted = set(self._now), {parse_session_tag(value) for value in tuple(values)}
+        for tag in sorted(now - wanted):
+            self._session.change(removed=tag)
+        for tag in sorted(wanted - now):
+            self._session.change(added=tag)
+
     @classmethod
     def _from_iterable(cls, it: Iterable[T]) -> set[T]:
         """What is calculated from tags is a plain set."""

@@ -12,6 +12,7 @@ from lorebank._domain.memory import Outcome, parse_name
 from lorebank._domain.message import Message, parse_messages
 from lorebank._domain.session import NEXT, Choices
 from lorebank._domain.settings import RetainSettings
+from lorebank._domain.toolbook import Offer
 from lorebank._domain.transcripts import Spoken
 from lorebank.errors import UsageError
 
@@ -29,9 +30,18 @@ class Call:
     cancelled: bool = False
     recalled: Collection[str] = ()
     asked: bytes = b""
+    offer: Offer | None = None
 
 
-def call_of(messages: object, history: object, run_id: object, *, ending: bool = False, cancelled: bool = False) -> Call:
+def call_of(
+    messages: object,
+    history: object,
+    run_id: object,
+    *,
+    ending: bool = False,
+    cancelled: bool = False,
+    offer: Offer | None = None,
+) -> Call:
     """A call, checked before anything is recorded."""
     parsed = parse_messages(messages)
     if history not in ("full", "delta"):
@@ -40,7 +50,7 @@ def call_of(messages: object, history: object, run_id: object, *, ending: bool =
         run_id = parse_name(run_id, "run_id")
     elif history == "delta":
         raise UsageError('`history="delta"` needs a `run_id`: it tells the messages of one run from those of another')
-    return Call(parsed, history == "full", run_id, ending, cancelled)
+    return Call(parsed, history == "full", run_id, ending, cancelled, offer=offer)
 
 
 @dataclass(slots=True)

@@ -1,133 +1,19 @@
-"""Automatic recall: outages that cost little, late answers, budgets over several banks, traces, compaction."""
+"""Recalling: outages; late answers; what the application and the model are told; budgets."""
 
 from __future__ import annotations
 
-import json
 import logging
-import sqlite3
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lorebank import Bank, Message, Session, UnavailableError, open_bank
-from lorebank._session.registry import registry_of
+from lorebank import Message, UnavailableError, open_bank
 from lorebank._session.shared import Clocks
-from lorebank.seams import Event, OutageEnded, OutageStarted, Recalled
-from lorebank.testing import Fault, FaultServer
+from lorebank.seams import OutageEnded
+from lorebank.testing import Fault
 
-RECALL = "/memories/recall$"
-FACT = "Ana prefers aisle seats on long flights."
-ASKED = "Which seats does Ana prefer on long flights?"
-HARP = "Ben plays the harp in the evening."
-
-
-def user(text: str, **fields: Any) -> Message:
-    return Message("user", text, **fields)
-
-
-def answer(text: str, **fields: Any) -> Message:
-    return Message("assistant", text, **fields)
-
-
-@dataclass
-class Clock:
-    """Seconds that pass when the test says so."""
-
-    now: float = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
-class Rig:
-    """A server that fails on request, and banks on it with a clock of the test's own."""
-
-    server: FaultServer
-    folder: Path
-    stack: ExitStack
-    clock: Clock = field(default_factory=Clock)
-    events: list[Event] = field(default_factory=list)
-
-    def open(self, bank: str = "alice", **options: Any) -> Bank:
-        given = {"mental_models": {"enabled": False}, "connection": {"close_timeout": 5}, **options}
-        opened = open_bank(
-            self.server.url,
-            bank=bank,
-            ledger=f"sqlite:///{self.folder / 'outbox.db'}",
-            outbox={"batch_seconds": 0.02},
-            on_event=self.events.append,
-            **given,
-        )
-        registry_of(opened.connections, Clocks(ticks=self.clock))
-        return self.stack.enter_context(opened)
-
-    def tell(self, bank: Bank, *facts: str) -> None:
-        bank.retain(list(facts))
-        assert bank.flush(timeout=30, until="completed").left == 0
-
-    def outages(self) -> list[str]:
-        """The outages of recall, as they were told."""
-        kinds = (OutageStarted, OutageEnded)
-        return [type(event).__name__ for event in self.events if isinstance(event, kinds) and event.part == "recall"]
-
-    def kept(self, bank: str = "alice") -> list[str]:
-        documents = self.server.bank(bank).documents
-        return [line for name, text in documents.items() if not name.startswith("lorebank:item:") for line in lines(text)]
-
-    def recalls(self) -> int:
-        return sum(request.path.endswith("/memories/recall") for request in self.server.requests)
-
-
-def lines(text: str) -> list[str]:
-    """The contents of JSON arrays that stand one behind the other."""
-    decoder, place, found = json.JSONDecoder(), 0, list[str]()
-    while place < len(text):
-        array, place = decoder.raw_decode(text, place)
-        found += [line["content"] for line in array]
-        place += len(text[place:]) - len(text[place:].lstrip())
-    return found
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with FaultServer() as server, ExitStack() as stack:
-        yield Rig(server, tmp_path, stack)
-        server.start()
-        server.heal()
-
-
-def seconds(body: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    body()
-    return time.perf_counter() - started
-
-
-def awaited(session: Session) -> None:
-    """Waits until the recall of the turn has its answer."""
-    running = session._turn.running
-    assert running is not None
-    running.exception(timeout=30)
-
-
-def chat(rig: Rig, session: Session, turns: int, *, each: float = 30.0) -> tuple[list[str], list[float]]:
-    """So many turns, one every half minute; what was said, and the seconds that each cost."""
-    history, costs = list[Message](), list[float]()
-    for number in range(turns):
-        history.append(user(f"Question number {number} of the hour?"))
-        costs.append(seconds(lambda: session.before_turn(history)))
-        history.append(answer(f"Answer number {number} of the hour."))
-        costs[-1] += seconds(lambda: session.after_turn(history))
-        rig.clock.now += each
-    return [message.text for message in history], costs
-
-
-# --- outages
+from .rig import ASKED, FACT, HARP, RECALL, Rig, answer, awaited, chat, seconds, user
 
 
 def test_an_hour_without_a_server_loses_nothing(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -254,9 +140,6 @@ def test_a_failed_recall_is_not_tried_again_within_its_turn(rig: Rig) -> None:
     assert rig.recalls() == 1
 
 
-# --- late answers
-
-
 def test_a_late_answer_serves_the_later_calls_of_its_turn(rig: Rig) -> None:
     """The first model call goes without, the second has the memories, from one and the same request."""
     bank = rig.open(recall={"deadline": 0.2})
@@ -315,9 +198,6 @@ def test_a_turn_that_was_spared_asks_when_it_may(rig: Rig) -> None:
         assert FACT in session.before_turn([*history, answer("Let me look."), answer("Again.")]).memories
 
 
-# --- what the application and the model are told
-
-
 def test_the_model_is_told_only_where_asked_for(rig: Rig) -> None:
     """`tell_model`: a block of its own for "unavailable", none at all for "nothing known"."""
     bank = rig.open(recall={"tell_model": True})
@@ -365,9 +245,6 @@ def test_the_place_of_the_block_is_told(rig: Rig, position: Any) -> None:
         assert session.before_turn([user(ASKED), answer("Hm."), user("?")]).position == position
         session.mode = "ignored"
         assert session.before_turn([user("Hello there.")]).position == position
-
-
-# --- budgets
 
 
 def test_the_budget_holds_over_the_own_and_the_shared_bank(rig: Rig) -> None:
@@ -448,164 +325,3 @@ def test_types_and_filters_of_the_settings_hold(rig: Rig) -> None:
         session.before_turn([user(ASKED)])
     asked = [request.json() for request in rig.server.requests if request.path.endswith("/memories/recall")]
     assert [body["types"] for body in asked] == [["observation"]]
-
-
-# --- traces
-
-
-def traces(rig: Rig) -> list[str]:
-    with closing(sqlite3.connect(rig.folder / "outbox.db")) as connection:
-        return [body for (body,) in connection.execute("SELECT body FROM traces ORDER BY session, number")]
-
-
-def turn(session: Session, history: list[Message], text: str) -> None:
-    history.append(user(text))
-    session.before_turn(history)
-    history.append(answer("I see."))
-    session.after_turn(history)
-
-
-def query(session: Session) -> str | None:
-    trace = session.last_recall()
-    return None if trace is None else trace.query
-
-
-def test_the_last_turn_can_be_traced(rig: Rig) -> None:
-    """Query, ids, scores by signal, what was dropped, and how long it took."""
-    bank = rig.open(recall={"limit": 1})
-    rig.tell(bank, FACT, "Ana prefers trains to short flights.")
-    with bank.session("s") as session:
-        assert session.last_recall() is None
-        shown = session.before_turn([user(ASKED)]).result
-        trace = session.last_recall()
-        assert shown is not None
-        assert trace is not None
-        assert (trace.query, trace.state) == (ASKED, "found")
-        assert [each.id for each in trace.shown] == [memory.id for memory in shown]
-        assert trace.shown[0].score is not None
-        assert trace.shown[0].signals
-        assert len(trace.dropped) == 1
-        assert 0 < trace.elapsed < 30
-        turn(session, [user(ASKED), answer("Aisle seats.")], "Who plays the harp?")
-        assert query(session) == "Who plays the harp?"
-
-
-def test_traces_are_kept_in_memory_only_by_default(rig: Rig) -> None:
-    """A restart knows nothing, and no query is on the disk."""
-    with rig.open().session("s") as session:
-        turn(session, [], ASKED)
-        assert query(session) == ASKED
-    assert traces(rig) == []
-    assert rig.open().session("s").last_recall() is None
-
-
-def test_kept_traces_survive_a_restart_and_are_bounded(rig: Rig) -> None:
-    """The newest `keep_traces` of each session, one for a turn however many model calls."""
-    bank = rig.open(recall={"keep_traces": 2})
-    history = list[Message]()
-    with bank.session("s") as session, bank.session("t") as other:
-        for text in ("First question?", "Second question?", "Third question?"):
-            turn(session, history, text)
-            session.before_turn([*history[:-1]])
-        turn(other, [], "Another question?")
-    kept = [json.loads(body)["query"] for body in traces(rig)]
-    assert kept == ["Second question?", "Third question?", "Another question?"]
-    again = rig.open(recall={"keep_traces": 2})
-    assert (query(again.session("s")), query(again.session("t"))) == ("Third question?", "Another question?")
-    whole = again.session("s").last_recall()
-    assert whole is not None
-    assert whole.state == "nothing"
-
-
-@pytest.mark.parametrize("how", ["forget", "clear"])
-def test_traces_go_with_what_is_forgotten(rig: Rig, how: str) -> None:
-    """They hold queries: `forget(session=...)` and `clear` take them from the ledger and from the live session."""
-    bank = rig.open(recall={"keep_traces": 5})
-    rig.tell(bank, FACT)
-    with bank.session("s") as session, bank.session("t") as other:
-        turn(session, [], ASKED)
-        turn(other, [], "Another question?")
-        if how == "forget":
-            bank.forget(session="s")
-        else:
-            bank.clear(confirm="alice")
-        assert ASKED not in "".join(traces(rig))
-        assert ("Another question?" in "".join(traces(rig))) == (how == "forget")
-        assert rig.open(recall={"keep_traces": 5}).session("s").last_recall() is None
-        assert session.last_recall() is None
-
-
-def test_a_trace_is_never_an_earlier_turns(rig: Rig) -> None:
-    """A turn in which memory could not be asked is told as that, not by the trace of the turn before it."""
-    bank = rig.open(recall={"keep_traces": 5})
-    history = list[Message]()
-    with bank.session("s") as session:
-        turn(session, history, "First question?")
-        rig.server.fault(Fault(status=500), path=RECALL)
-        turn(session, history, "Second question?")
-        assert query(session) != "First question?"
-        rig.server.heal()
-
-
-def test_an_unreadable_trace_breaks_nothing(rig: Rig) -> None:
-    """Garbage in the ledger is no trace."""
-    bank = rig.open(recall={"keep_traces": 5})
-    with bank.session("s") as session:
-        turn(session, [], ASKED)
-    with closing(sqlite3.connect(rig.folder / "outbox.db")) as connection, connection:
-        connection.execute("UPDATE traces SET body = '{'")
-    assert rig.open(recall={"keep_traces": 5}).session("s").last_recall() is None
-
-
-# --- compaction
-
-
-def test_a_compaction_gets_a_block_of_its_own(rig: Rig) -> None:
-    """What is known about the newest message, for the summariser; the session's own memories may be among them."""
-    bank = rig.open()
-    rig.tell(bank, FACT)
-    history = [user("My flight is number 7 to Porto."), answer("Noted."), user("Which seats does Ana prefer on my flight?")]
-    with bank.session("s") as session:
-        session.after_turn(history[:2])
-        session.retain_now()
-        bank.flush(timeout=30, until="completed")
-        block = session.before_compaction(history)
-    assert block.startswith("<memories>\n")
-    assert FACT in block
-    assert "number 7" in block
-
-
-def test_a_compaction_changes_nothing_of_the_turn(rig: Rig) -> None:
-    """It records no message, is no turn, has no trace, and does not take the turn's memories away."""
-    bank = rig.open()
-    rig.tell(bank, FACT, HARP)
-    with bank.session("s") as session:
-        first = session.before_turn([user(ASKED)])
-        session.before_compaction([user("Who plays the harp?"), answer("I can't say.")])
-        assert query(session) == ASKED
-        assert session.before_turn([user(ASKED), answer("Hm.")]).memories == first.memories
-    assert rig.recalls() == 2
-    assert rig.kept() == [ASKED, "Hm."] or rig.kept() == [ASKED]
-    assert len([event for event in rig.events if isinstance(event, Recalled)]) == 2
-
-
-def test_a_compaction_of_what_says_nothing_is_empty(rig: Rig) -> None:
-    """Nothing known, no message, nothing to ask: no block at all."""
-    with rig.open().session("s") as session:
-        assert session.before_compaction([user(ASKED)]) == ""
-        assert session.before_compaction([]) == ""
-        assert session.before_compaction([answer("Hello."), user("?")]) == ""
-
-
-def test_a_compaction_has_the_same_deadline(rig: Rig) -> None:
-    """A server that hangs costs it once; it raises only where that is wanted."""
-    bank = rig.open(recall={"deadline": 0.5})
-    rig.server.fault(Fault(hang=True), path=RECALL)
-    with bank.session("s") as session:
-        assert seconds(lambda: session.before_compaction([user(ASKED)])) < 2.0
-        assert session.before_compaction([user(ASKED)]) == ""
-        rig.server.heal()
-    loud = rig.open(on_failure="raise")
-    rig.server.fault(Fault(status=500), path=RECALL)
-    with loud.session("t") as session, pytest.raises(UnavailableError):
-        session.before_compaction([user(ASKED)])

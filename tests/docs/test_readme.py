@@ -16,7 +16,7 @@ from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PYTHON = [example for example in find_examples(README, ROOT / "docs" / "sessions.md") if example.prefix == "python"]
+PYTHON = [example for example in find_examples(README, ROOT / "docs" / "sessions.md", ROOT / "docs" / "langchain.md") if example.prefix == "python"]
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_a_fence_runs(
     assert example.source
 
 
-def test_there_are_six_fences() -> None:
-    """LangChain, LlamaIndex, no framework, a memory server, and a session by hand, here and in its own page."""
-    assert len(PYTHON) == 6
+def test_there_are_seven_fences() -> None:
+    """LangChain and a session by hand, here and in pages of their own; LlamaIndex, no framework, a memory server."""
+    assert len(PYTHON) == 7
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

@@ -202,7 +202,8 @@ def _aligned(marks: Sequence[Mark], known: Mapping[int, Known | None], lookup: L
     start, length = tail(last, [mark.digest[:SHORT] for mark in marks])
     convincing = sum(mark.length for mark in marks[start : start + length]) >= CONVINCING
     found = [place for place in doubtful if convincing and start <= place < start + length]
-    found += [place for place in doubtful if marks[place].digest == past.opened][-1:]
+    if not past.before and 0 not in known:  # compacted while the turn was running: a branch would begin with what is known
+        found += [place for place in doubtful if marks[place].digest == past.opened][-1:]
     sure = range(start + length, len(marks)) if convincing else range(0)
     names = {place: skipped(marks[place]).identity for place in doubtful if place not in sure}
     skips = lookup(list(names.values()))

@@ -78,6 +78,8 @@ class Connections:
         """Closes all, once. What sessions are recording in the background is recorded first."""
         if not self.closed:
             self.threads.settle(("session", "local"), self.settings.connection.close_timeout)
+            if self.sessions is not None:
+                self.sessions.save()
             self.closed = True
             try:
                 self.backend.close(self.settings.connection.close_timeout)

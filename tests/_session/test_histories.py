@@ -1,10 +1,7 @@
-"""Named histories: what other cursors lose or double (pi-hindsight §16 rows 11 to 15, omp-hindsight §19.1), and what was found by
-the laws.
-"""
+"""Named histories: what other cursors lose or double (pi-hindsight §16 rows 11 to 15, omp-hindsight §19.1)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from tests.laws.session_machine import Place, World
 from tests.laws.session_model import QUIET, SHORT, Kind, Talk
 from tests.laws.session_places import HindsightPlace, MnemopiPlace
 
-from lorebank import Bank, Message, Session, open_bank
+from lorebank import Bank, Message, open_bank
 from lorebank.testing import FaultServer
 
 UNIQUE = len(SHORT)
@@ -288,147 +285,3 @@ def test_row_9_what_waits_keeps_the_session_it_was_said_in(remote: Callable[...,
         ("one", "one"),
         ("two", "two"),
     }
-
-
-# Found by the laws
-
-
-@pytest.fixture
-def session(url: str) -> Iterator[Session]:
-    with open_bank(url, bank="alice", **QUIET) as bank, bank.session("chat") as opened:
-        yield opened
-
-
-def user(text: str, id: str | None = None) -> Message:
-    return Message("user", text, id=id)
-
-
-def answer(text: str, id: str | None = None) -> Message:
-    return Message("assistant", text, id=id)
-
-
-def kept(url: str) -> list[str]:
-    with open_bank(url, bank="alice", **QUIET) as bank:
-        return [memory.text for memory in reversed(bank.list()) if memory.source == "transcript"]
-
-
-ONE, TWO = "the first thing that anybody said in this talk", "and the answer to the first thing, as long as that"
-THREE, FOUR = "a second thing, which was not meant to be kept", "an answer to it, which is not to be kept either"
-FIVE, OTHER = "a third thing, and this one may well be kept", "the first thing, said in quite another way now"
-
-
-def test_a_repeated_call_is_not_the_run_that_is_skipped(session: Session, url: str) -> None:
-    """`skip_next` waits for a run with something new in it."""
-    session.before_turn([user(ONE)])
-    session.after_turn([user(ONE), answer(TWO)])
-    session.skip_next()
-    session.after_turn([user(ONE), answer(TWO)])
-    session.before_turn([user(ONE), answer(TWO), user(THREE)])
-    session.after_turn([user(ONE), answer(TWO), user(THREE), answer(FOUR)])
-    assert kept(url) == [ONE, TWO]
-
-
-@pytest.mark.parametrize("ids", [True, False])
-def test_an_edit_after_a_skipped_run_is_no_part_of_it(session: Session, url: str, ids: bool) -> None:
-    """The edited message belongs to a run that was retained; it is sent as new."""
-    one, two, three, four = user(ONE, "1" if ids else None), answer(TWO, "2"), user(THREE, "3"), answer(FOUR, "4")
-    session.after_turn([one, two])
-    session.skip_next()
-    session.after_turn([one, two, three, four])
-    session.after_turn([one, answer(OTHER, "2"), three, four, user(FIVE, "5")])
-    assert kept(url) == [ONE, TWO, OTHER, FIVE]
-
-
-def test_what_was_skipped_stays_so_when_the_last_history_was_an_old_one(session: Session, url: str) -> None:
-    """Without ids: an old list is handed over once more, then the talk goes on, with an earlier message edited."""
-    session.after_turn([user(ONE), answer(TWO)])
-    session.skip_next()
-    session.after_turn([user(ONE), answer(TWO), user(THREE), answer(FOUR)])
-    session.before_turn([user(ONE)])
-    session.before_turn([user(ONE), answer(OTHER), user(THREE), answer(FOUR), user(FIVE)])
-    assert not {THREE, FOUR} & set(kept(url))
-
-
-def test_what_was_skipped_stays_so_behind_a_run_that_is_known(session: Session, url: str) -> None:
-    """Without ids: an old list is handed over once more, then the list is trimmed to begin with its end."""
-    session.after_turn([user(ONE), answer(TWO)])
-    session.skip_next()
-    session.after_turn([user(ONE), answer(TWO), user(THREE), answer(FOUR)])
-    session.before_turn([user(ONE), answer(TWO)])
-    session.before_turn([answer(TWO), user(THREE), answer(FOUR), user(FIVE)])
-    assert not {THREE, FOUR} & set(kept(url))
-
-
-@pytest.mark.parametrize("ids", [True, False])
-@pytest.mark.parametrize("history", ["full", "delta"])
-def test_the_models_copy_of_a_message_is_that_message(session: Session, url: str, ids: bool, history: Any) -> None:
-    """With the memories in it or without them, it is the same words, said once."""
-    options = {"history": history, **({"run_id": "run"} if history == "delta" else {})}
-    name = "1" if ids else None
-    session.before_turn([user(ONE, name)], **options)
-    session.after_turn([user(f"<memories>\n- Ana sits at the aisle.\n</memories>\n\n{ONE}", name), answer(TWO)], **options)
-    assert kept(url) == [ONE, TWO]
-
-
-def test_a_skip_is_for_a_run_and_not_for_half_of_it(session: Session, url: str) -> None:
-    """A run that began while the session was ignored is the one that was skipped, to its end."""
-    session.skip_next()
-    session.mode = "ignored"
-    session.before_turn([user(ONE)])
-    session.mode = "normal"
-    session.after_turn([user(ONE), answer(TWO)])
-    session.after_turn([user(ONE), answer(TWO), user(FIVE)])
-    assert kept(url) == [FIVE]
-
-
-def contents(server: FaultServer) -> list[str]:
-    """All that the documents hold."""
-    arrays = [line for text in server.bank("alice").documents.values() for line in text.splitlines()]
-    return [row["content"] for line in arrays for row in json.loads(line)]
-
-
-@pytest.mark.parametrize("rewound", [False, True], ids=["edited", "rewound"])
-def test_a_turn_that_waits_is_not_lost_with_its_edit(remote: Callable[..., World], server: FaultServer, rewound: bool) -> None:
-    """`last-turn` below the cadence: the held window is replaced by one without the old text, which was never sent."""
-    world = remote(retain={"retain_mode": "last-turn", "every_n_turns": 3})
-    [talk] = world.talks
-    world.turn(0, UNIQUE)
-    if rewound:
-        world.rewind(0, 1)
-    else:
-        world.edit(0, 0)
-    world.turn(0, UNIQUE)
-    world.place.flush("alice")  # type: ignore[attr-defined]
-    assert {fate.line[1] for fate in talk.fates} <= set(contents(server))
-
-
-@pytest.mark.parametrize("mode", ["full-session", "last-turn"])
-def test_an_echo_is_in_no_transcript_that_is_sent_later(server: FaultServer, tmp_path: Path, mode: str) -> None:
-    """An answer that only repeats what was recalled is passed for good: also by whole transcripts, trimmed ones too."""
-    fact = "Ana prefers aisle seats on long flights because of her knees."
-    options = {**QUIET, "recall": {"deadline": 30}, "retain": {"retain_mode": mode, "every_n_turns": 1}}
-    with open_bank(server.url, bank="alice", ledger=f"sqlite:///{tmp_path / 'ledger.db'}", **options) as bank:
-        bank.retain(fact, document_id="fact")
-        bank.flush(until="completed")
-        asked = [user("Hello there, I have a question about the flights."), answer("Ask whatever you want to know about them.")]
-        asked += [user("Which seats does Ana prefer on long flights?")]
-        with bank.session("chat") as session:
-            assert "knees" in session.before_turn(asked).memories
-            assert session.after_turn([*asked, answer(fact)]).echoes == 1
-            session.after_turn([*asked, answer(fact), user("Thank you, and now to something else.")])
-            session.after_turn([*asked[1:], answer(fact), user("Thank you, and now to something else."), user("Shorter now.")])
-            bank.flush(until="completed")
-    assert all(fact not in text for name, text in server.bank("alice").documents.items() if name != "fact")
-
-
-def test_a_second_observer_tells_nothing_new(url: str) -> None:
-    """A handler that sees the run by itself, without ids, and a middleware that hands over all: each message once."""
-    with open_bank(url, bank="alice", **QUIET) as bank, bank.session("chat") as session:
-        history = [user("yes", "1"), answer("ok", "2")]
-        session.after_turn(history, run_id="one")
-        history += [user("yes", "3"), answer("ok", "4")]
-        session.before_turn(history[:3], run_id="two")
-        session.before_turn([user("yes")], history="delta", run_id="two")
-        session.after_turn([user("yes"), answer("ok")], history="delta", run_id="two")
-        session.after_turn(history, run_id="two")
-    assert kept(url) == ["yes", "ok", "yes", "ok"]

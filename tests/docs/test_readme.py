@@ -16,7 +16,11 @@ from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PYTHON = [example for example in find_examples(README, ROOT / "docs" / "sessions.md", ROOT / "docs" / "langchain.md") if example.prefix == "python"]
+PYTHON = [
+    example
+    for example in find_examples(README, ROOT / "docs" / "sessions.md", ROOT / "docs" / "langchain.md")
+    if example.prefix == "python"
+]
 
 
 @pytest.fixture

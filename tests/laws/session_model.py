@@ -107,6 +107,8 @@ class Talk:
     open: bool = False
     exact: bool = True
     plain: bool = True
+    begun: Line | None = None
+    """The user message of a run that has begun and not ended."""
     chosen: Chosen = field(default_factory=Chosen)
     over: set[int] = field(default_factory=set)
     skipped: set[int] = field(default_factory=set)
@@ -186,6 +188,8 @@ class Talk:
                 self.names.setdefault(name, fate)
         if call.full:
             self.last = call.said
+        if call.ending or any(said[place].role == "user" for place in fresh):
+            self.begun = None if call.ending or not users else said[users[-1]].line
         if call.ending:
             self.over.add(call.run)
         self.handed.append(call)
@@ -227,6 +231,8 @@ class Talk:
             return "any"  # another text for a message of a run that was skipped, or a summary that may tell of it
         if broken:
             return "out"
+        if self.blind and not self.plain and call.ending and said.line == self.begun:
+            return "any"  # the run that has begun ends; whether it is the same message is in doubt
         doubled = any(fate.line == said.line and fate.fate != "kept" for fate in self.fates)
         return "any" if self.blind and not self.plain and doubled else "kept"
 

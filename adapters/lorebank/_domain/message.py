@@ -30,6 +30,16 @@ class ToolCall:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+_KINDS: tuple[tuple[str, Any], ...] = (
+    ("text", str),
+    ("id", str | None),
+    ("time", datetime | None),
+    ("name", str | None),
+    ("tool_calls", tuple),
+    ("images", int),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message.
@@ -51,6 +61,11 @@ class Message:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise UsageError(f"`role` must be one of {', '.join(ROLES)}; found {self.role!r}")
+        for name, kind in _KINDS:
+            if not isinstance(getattr(self, name), kind):
+                raise UsageError(f"a message's `{name}` can't be {getattr(self, name)!r:.80}")
+        if self.tool_calls and not all(isinstance(call, ToolCall) for call in self.tool_calls):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError("a message's `tool_calls` must be `ToolCall`s")
 
 
 def parse_messages(values: object) -> tuple[Message, ...]:

@@ -70,12 +70,13 @@ class Transport(Forkable):
         if settings.api_key is not None:
             self._headers += f"authorization: Bearer {_header(settings.api_key.get_secret_value())}\r\n"
         self.ignored: Callable[[str, Sequence[str]], None] = _nobody
+        self._closes = 0
         self.after_fork()
         watch_forks(self)
 
     def call(self, call: Call) -> Any:
         """The JSON that the server answers with; an error of ours for everything else."""
-        deadline = time.monotonic() + call.timeout
+        deadline, closes = time.monotonic() + call.timeout, self._closes
         if not call.urgent and (wait := self._breaker.wait()):
             raise UnavailableError(
                 f"the server at {self.base} does not answer; it is asked again in {wait:.1f} s", retry_after=wait
@@ -85,15 +86,19 @@ class Transport(Forkable):
                 return self._once(call, deadline)
             except (UnavailableError, RateLimitedError) as error:
                 pause = _pause(attempt, error)
-                if attempt == TRIES or not _repeatable(call, error) or time.monotonic() + pause >= deadline:
+                over = attempt == TRIES or self._closes != closes or time.monotonic() + pause >= deadline
+                if over or not _repeatable(call, error):
                     raise
                 time.sleep(pause)
+                if self._closes != closes:
+                    raise
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
 
     def close(self) -> None:
-        """Ends the connections; a later call opens new ones."""
+        """Ends the connections, and the tries of the calls under way; a later call opens new ones."""
         with self._building:
             pool, self._pool = self._pool, None
+            self._closes += 1
         if pool is not None:
             pool.close()
 

@@ -121,11 +121,16 @@ class Recalling:
 
         return connections.threads.submit(asked, "automatic")
 
+    def _told(self, query: str) -> str:
+        """A query as a trace tells it: without secrets."""
+        redactor = self._home.settings.retain.redactor
+        return query if redactor is None else redactor(query)[0]
+
     def _without(self, turn: Turn) -> None:
         turn.result = RecallResult("unavailable", turn.query, unavailable=(self._home.scope.bank,))
         turn.memories = render_unavailable() if self._home.settings.recall.tell_model else ""
         elapsed = time.perf_counter() - turn.begun if turn.begun else 0.0
-        turn.trace = _trace(turn.query, turn.result, Shown(()), elapsed)
+        turn.trace = _trace(self._told(turn.query), turn.result, Shown(()), elapsed)
 
     def _show(self, turn: Turn, result: RecallResult, seen: Seen) -> None:
         chosen = shown(result.memories, seen, self._room())
@@ -134,7 +139,7 @@ class Recalling:
         turn.memories = render_memories(chosen.memories)
         turn.words = frozenset(word for memory in chosen.memories for word in words_of(memory.text))
         elapsed = time.perf_counter() - turn.begun
-        turn.trace = _trace(turn.query, turn.result, chosen, elapsed)
+        turn.trace = _trace(self._told(turn.query), turn.result, chosen, elapsed)
         self._home.opened().tell(Recalled(self._home.scope.bank, len(chosen.memories), elapsed))
 
 

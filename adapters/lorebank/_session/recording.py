@@ -7,7 +7,7 @@ hashes, which never leave the process.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 from lorebank._domain.cursor import Claim, Mark, Sifted, marks_of, run_of, sift, skipped, spoken_in
 from lorebank._domain.item import Item
-from lorebank._domain.memory import MAX_TEXT, Outcome, Receipt
+from lorebank._domain.memory import MAX_TEXT, Receipt
 from lorebank._domain.message import Message, project
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.session import UNREADABLE, Choices, Progress, Stored, TurnReceipt, merged
 from lorebank._domain.transcripts import ROLE, Handed, Spoken, document_name, documents, split_text
 from lorebank._session.home import Home
-from lorebank._session.view import Call, Handled, Judged, View, judge
+from lorebank._session.view import Admission, Call, Handled, Judged, View, judge
 from lorebank._writing import admit_items
 
 T = TypeVar("T")
@@ -29,6 +29,8 @@ EVERY_TURNS = {"mnemopi": 4, "hindsight": 3}
 """After how many user turns what is held is let go; the backends' own defaults."""
 LONGEST = {"mnemopi": MAX_TEXT, "hindsight": MAX_TEXT // 4}
 """Characters of one part of a long message; a transcript's JSON makes more of them."""
+ASKED = 256
+"""Messages of which it is still known what the user's gate made of them."""
 LOOKED_UP = 16
 """From how many messages on it pays to ask the ledger first which of them it knows."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -56,6 +58,7 @@ class Recorder:
         self._home, self._session, self._now = home, session, now
         self._name = document_name(session, home.tagged)
         self._handled = Handled()
+        self._asked: OrderedDict[bytes, Admission] = OrderedDict()
 
     def record(self, call: Call, changed: Mapping[str, Any]) -> Recorded:
         """Records a call and stores what the user has changed, in one transaction."""
@@ -130,8 +133,8 @@ class Recorder:
         marks = marks_of(new, full=call.full, before=known.chain)
         run = None if call.run_id is None else run_of(call.run_id)
         wanted = range(len(new)) if whole else self._unknown(marks, run, known)
-        spoken, rejected, redactions = self._admitted([(place, new[place], marks[place]) for place in wanted], run)
-        return View(call, known, keys, new, marks, run, frozenset(wanted), spoken, rejected, redactions)
+        admitted = {place: self._admitted(new[place], marks[place], run) for place in wanted}
+        return View(call, known, keys, new, marks, run, admitted)
 
     def _unknown(self, marks: Sequence[Mark], run: bytes | None, handled: Handled) -> Sequence[int]:
         """The places of messages that are new, as far as can be told before the transaction: of a long list the ledger is asked,
@@ -146,32 +149,31 @@ class Recorder:
 
         return self._read(sifted).fresh
 
-    def _admitted(
-        self, wanted: Sequence[tuple[int, Message, Mark]], run: bytes | None
-    ) -> tuple[dict[int, tuple[Spoken, ...]], tuple[Outcome, ...], int]:
-        """What may be written of messages: projected, without secrets, through the user's gate; by place."""
-        settings = self._home.settings.retain
-        spoken: dict[int, tuple[Spoken, ...]] = {}
-        rejected: list[Outcome] = []
-        redactions = 0
-        for place, message, mark in wanted:
-            text = project(message, settings.keep)
-            if text is None:
-                continue
-            admitted = admit_items(self._items(message, text), settings)
-            rejected += admitted.rejected
-            redactions += admitted.redactions
-            name = mark.id or mark.chain or spoken_in(run or b"", mark)
-            spoken[place] = tuple(
-                Spoken(item, name, message.role == "user" and not part) for part, item in enumerate(admitted.items)
-            )
-        return spoken, tuple(rejected), redactions
+    def _admitted(self, message: Message, mark: Mark, run: bytes | None) -> Admission:
+        """What may be written of a message: projected, without secrets, through the user's gate, which is asked once."""
+        name = mark.id or mark.chain or spoken_in(run or b"", mark)
+        found = self._asked.get(name)
+        if found is None:
+            found = self._asked[name] = self._admission(message, name)
+            while len(self._asked) > ASKED:
+                self._asked.popitem(last=False)
+        return found
 
-    def _items(self, message: Message, text: str) -> list[Item]:
-        """A message's text as items, in parts where it is too long for one."""
+    def _admission(self, message: Message, name: bytes) -> Admission:
         settings = self._home.settings.retain
-        speaker = _CONTROL.sub(" ", message.name or message.role).strip()[:512] or message.role
-        first = Item(
+        text = project(message, settings.keep)
+        if text is None:
+            return Admission()
+        admitted = admit_items([self._item(message, text)], settings)
+        parts = [part for item in admitted.items for part in _parts(item, LONGEST[self._home.backend.name])]
+        spoken = tuple(Spoken(item, name, message.role == "user" and not place) for place, item in enumerate(parts))
+        return Admission(spoken, admitted.rejected, admitted.redactions)
+
+    def _item(self, message: Message, text: str) -> Item:
+        """A message as an item, however long it is."""
+        settings = self._home.settings.retain
+        speaker = _CONTROL.sub(" ", _UNSTORABLE.sub("\ufffd", message.name or message.role)).strip()[:512] or message.role
+        item = Item(
             ".",
             session=self._session,
             speaker=speaker,
@@ -179,10 +181,7 @@ class Recorder:
             context=settings.retain_context or None,
             metadata={ROLE: message.role},
         )
-        return [
-            first.rewritten(content=part)
-            for part in split_text(_UNSTORABLE.sub("\ufffd", text), LONGEST[self._home.backend.name])
-        ]
+        return item.rewritten(content=_UNSTORABLE.sub("\ufffd", text))
 
     def _step(self, ledger: SessionLedger, view: View, changed: Mapping[str, Any]) -> tuple[Recorded, Counter[bytes]] | None:
         """The transaction: what is new, what becomes of it, and the cursor that says so. `None` where the view is out of date."""
@@ -193,15 +192,16 @@ class Recorder:
         choices, readable = _chosen(stored, changed)
         past = handled.past(ledger.history, view.run, former.opened if view.call.ending else None)
         sifted = sift(view.marks, run=view.run, lookup=ledger.known, past=past)
-        if not view.wanted.issuperset(sifted.fresh):
+        if not view.admitted.keys() >= set(sifted.fresh):
             return None
         turns = former.turns + sum(view.messages[place].role == "user" for place in sifted.fresh)
-        judged = judge(view, sifted, choices, self._home.settings.retain, turns)
+        newest = view.newest or former.opened or b""
+        judged = judge(view, sifted, choices, self._home.settings.retain, (turns, newest))
         progress = replace(
             former,
             turns=turns,
             messages=former.messages + len(sifted.fresh),
-            opened=None if view.call.ending else view.newest or former.opened,
+            opened=None if view.call.ending else newest or None,
         )
         if view.unnamed:
             progress = replace(progress, history=len(view.keys), head=view.chain)
@@ -216,7 +216,7 @@ class Recorder:
         told = TurnReceipt(receipt, len(new), len(judged.passed), judged.echoes, judged.reason)
         known = len(handled.keys) + len(view.marks)
         complete = view.call.full and known >= progress.messages
-        return Recorded(after, (turns, view.newest), told, new, complete, readable), sifted.counted
+        return Recorded(after, (turns, newest), told, new, complete, readable), sifted.counted
 
     def _retained(
         self, ledger: SessionLedger, view: View, sifted: Sifted, judged: Judged, progress: Progress
@@ -224,9 +224,9 @@ class Recorder:
         """Writes what is new, and lets it go when its time has come."""
         settings = self._home.settings.retain
         out = judged.passed | sifted.passed
-        said = [each for place in sifted.fresh if place not in out for each in view.spoken.get(place, ())]
+        said = [each for place in sifted.fresh if place not in out for each in view.spoken(place)]
         places = [place for place in range(len(view.marks)) if place not in out]
-        history = [_dated(each, view, sifted, place) for place in places for each in view.spoken.get(place, ())]
+        history = [_dated(each, view, sifted, place) for place in places for each in view.spoken(place)]
         complete = len(view.handled.keys) + len(view.marks) >= progress.messages
         handed = Handed([_tagged(each, judged.tags) for each in history], complete, view.call.full)
         writes, progress = documents(settings, self._name, [_tagged(each, judged.tags) for each in said], handed, progress)
@@ -236,8 +236,15 @@ class Recorder:
         if view.call.ending and progress.unreleased >= (settings.every_n_turns or EVERY_TURNS[self._home.backend.name]):
             ledger.release()
             progress = replace(progress, unreleased=0, window=None)
-        rejected = view.rejected if said or not judged.passed else ()
-        return replace(receipt, rejected=receipt.rejected + rejected, redactions=view.redactions if said else 0), progress
+        news = [view.admitted[place] for place in sifted.fresh if place not in judged.lasting]
+        rejected = tuple(outcome for each in news for outcome in each.rejected)
+        redactions = sum(each.redactions for each in news)
+        return replace(receipt, rejected=receipt.rejected + rejected, redactions=redactions), progress
+
+
+def _parts(item: Item, longest: int) -> list[Item]:
+    """An item in parts, where its text is too long for one."""
+    return [item.rewritten(content=part) for part in split_text(item.content, longest)]
 
 
 def _dated(spoken: Spoken, view: View, sifted: Sifted, place: int) -> Spoken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from typing import cast
 
 from lorebank._connections import Connections
@@ -14,6 +15,7 @@ from lorebank._session.home import Home
 from lorebank._session.prefix import ModelCache
 from lorebank._session.session import Session
 from lorebank._session.shared import Clocks, Shared
+from lorebank.errors import LorebankError
 
 CACHED = 10_000
 """Banks whose mental models are kept."""
@@ -40,6 +42,14 @@ class Registry(Forkable):
                 self._live[key] = live
             live.users += 1
             return live
+
+    def save(self) -> None:
+        """Stores what was changed of live sessions: their bank is about to be closed."""
+        with self._lock:
+            sessions = list(self._live.values())
+        for live in sessions:
+            with suppress(LorebankError):
+                live.save()
 
     def forget(self, scope: Scope) -> None:
         """Something of a bank was deleted: nothing that was read of it before is shown again."""

@@ -77,7 +77,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
 
     @property
     def threads(self) -> Threads:
-        return self._home.opened().threads
+        return self._home.connections.threads
 
     @property
     def key(self) -> tuple[Scope, str]:
@@ -156,6 +156,8 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     def retain_now(self) -> FlushReport:
         """Lets go what waits for its cadence, and waits for the server to take it, within `close_timeout`."""
         with self._serial:
+            if self._off:
+                return FlushReport()
             self._recorder.release()
             return self._drained()
 
@@ -168,12 +170,13 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
 
     def reload_mental_models(self) -> None:
         """Reads the bank's mental models now; raises where that can't be done."""
-        self._prefix.reload()
+        if not self._off:
+            self._prefix.reload()
 
     def save(self) -> None:
         """Stores what was changed of the session at once; else the next call does."""
         with self._serial:
-            if self._chosen.changed and not self._off:
+            if not self._off and self._chosen.changed:
                 self._recorder.store(self._chosen.changed)
                 self._chosen.settle(self.choices)
 
@@ -249,6 +252,8 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     def change(self, **changed: Any) -> None:
         """Notes a change of the user's; tags come as `added` and `removed`."""
         with self._serial:
+            if self._closed:
+                raise UsageError(f"the session {self.id!r} is closed: what is changed of it would be lost")
             self._chosen.change(changed)
 
     @property

@@ -72,9 +72,18 @@ class Handled:
 
 
 @dataclass(frozen=True, slots=True)
+class Admission:
+    """What may be written of one message, what of it was refused, and how many secrets were taken out."""
+
+    spoken: tuple[Spoken, ...] = ()
+    rejected: tuple[Outcome, ...] = ()
+    redactions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class View:
-    """A call's messages: those after the handled ones, with their marks, and the hashes of all. `wanted` are the places of
-    those that may be new; `spoken` are the items that may be written of each of them.
+    """A call's messages: those after the handled ones, with their marks, and the hashes of all. `admitted` are those that may
+    be new, by place, with what may be written of them.
     """
 
     call: Call
@@ -83,10 +92,11 @@ class View:
     messages: tuple[Message, ...]
     marks: list[Mark]
     run: bytes | None
-    wanted: frozenset[int]
-    spoken: Mapping[int, tuple[Spoken, ...]]
-    rejected: tuple[Outcome, ...]
-    redactions: int
+    admitted: Mapping[int, Admission]
+
+    def spoken(self, place: int) -> tuple[Spoken, ...]:
+        """The items that may be written of a message."""
+        return self.admitted[place].spoken if place in self.admitted else ()
 
     @property
     def unnamed(self) -> bool:
@@ -119,17 +129,18 @@ class Judged:
     skip: str | None
 
 
-def judge(view: View, sifted: Sifted, choices: Choices, settings: RetainSettings, turns: int) -> Judged:
-    """What becomes of the new messages. `turns` are the session's user turns, these included."""
+def judge(view: View, sifted: Sifted, choices: Choices, settings: RetainSettings, turn: tuple[int, bytes]) -> Judged:
+    """What becomes of the new messages of a turn: its number, and the digest of its user message."""
     tags = tuple(dict.fromkeys((*choices.tags, *settings.base_tags)))
     if (reason := _withheld(choices, settings)) is not None:
         everything = frozenset(sifted.fresh)
         return Judged(everything, everything, 0, reason, tags, None)
-    skipped, skip = _skipped(view, sifted, choices.skip, turns)
+    skipped, skip = _skipped(view, sifted, choices.skip, turn[0])
     cancelled = _cancelled(view, settings)
     halves = frozenset(place for place in sifted.fresh if place >= cancelled)
-    echoes = frozenset(place for place in sifted.fresh if place not in skipped | halves and _echo(view, place))
-    silent = frozenset(place for place in sifted.fresh if not view.spoken.get(place))
+    heard = [place for place in sifted.fresh if place not in skipped | halves and turn[1] == view.call.asked]
+    echoes = frozenset(place for place in heard if _echo(view, place))
+    silent = frozenset(place for place in sifted.fresh if not view.spoken(place))
     reason = "this run is skipped" if skipped else None
     return Judged(skipped | halves | echoes | silent, skipped | halves, len(echoes), reason, tags, skip)
 
@@ -170,6 +181,5 @@ def _cancelled(view: View, settings: RetainSettings) -> int:
 
 def _echo(view: View, place: int) -> bool:
     """Whether an answer only repeats what was recalled for this turn."""
-    if view.messages[place].role != "assistant" or not view.call.recalled or view.newest != view.call.asked:
-        return False
-    return is_echo(" ".join(each.item.content for each in view.spoken.get(place, ())), view.call.recalled)
+    text = " ".join(each.item.content for each in view.spoken(place))
+    return view.messages[place].role == "assistant" and is_echo(text, view.call.recalled)

@@ -82,7 +82,7 @@ def prefix(session: Session) -> str:
 
 def read(session: Session) -> None:
     """Waits until what is read in the background is there."""
-    running = session._models._running
+    running = session._prefix._models._running
     if running is not None:
         running.exception(timeout=30)
 

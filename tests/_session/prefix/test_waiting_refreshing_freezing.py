@@ -190,7 +190,7 @@ def test_models_that_fail_at_once_are_tried_again(url: str) -> None:
                 clock.now += 16
                 prefix(session)
                 read(session)
-                assert session._models._block is not None, f"bank {number} never reads its models again"
+                assert session._prefix._models._block is not None, f"bank {number} never reads its models again"
 
 
 def test_clearing_locally_drops_the_cached_block(served: Rig) -> None:

@@ -74,6 +74,9 @@ class Server:
     def probe(self) -> None:
         self.probes += 1
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     @property
     def tries(self) -> list[list[str]]:
         return [texts for *_, texts in self.submitted]

@@ -250,6 +250,9 @@ class World:
             self.left.append(process.bank)
         else:
             process.bank.close()
+            for talk in self.talks:
+                if (talk.bank, talk.session) in process.sessions:
+                    self._settle(talk, process)
         self.processes[p % 2] = Process(self.place, self.talks[0].bank)
 
     def close(self, t: int, p: int = 0) -> None:

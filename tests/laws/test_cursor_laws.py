@@ -118,17 +118,21 @@ class PlainSession:
 class PlainBank:
     """Sessions in a dict."""
 
-    def __init__(self, rows: dict[tuple[str, str], Rows], name: str) -> None:
+    def __init__(self, rows: dict[tuple[str, str], Rows], name: str, opened: list[PlainSession] | None = None) -> None:
         self._rows, self._name = rows, name
+        self._opened: list[PlainSession] = [] if opened is None else opened
 
     def session(self, session_id: str) -> PlainSession:
-        return PlainSession(self._rows.setdefault((self._name, session_id), Rows()))
+        self._opened.append(PlainSession(self._rows.setdefault((self._name, session_id), Rows())))
+        return self._opened[-1]
 
     def named(self, name: str) -> PlainBank:
-        return PlainBank(self._rows, name)
+        return PlainBank(self._rows, name, self._opened)
 
     def close(self) -> None:
-        """A dict stays."""
+        """What was changed of its sessions is stored."""
+        for session in self._opened:
+            session.close()
 
 
 class PlainPlace:

@@ -50,6 +50,7 @@ class Server(Protocol):
     def holds(self, bank: str, document_id: str, text: str) -> bool: ...
     def revive(self, bank: str, documents: Sequence[str], before: datetime) -> None: ...
     def probe(self) -> None: ...
+    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -185,6 +186,7 @@ class Sender:
                 if not busy:
                     signals.changed.wait_for(lambda: signals.woken or signals.stopped, pause)
         self._ledger.close()
+        self._server.close()  # what was on its way when the bank was closed may have opened a connection
 
     def _cycle(self, signals: _Signals) -> tuple[bool, float]:
         """Does at most one thing of each kind; gives whether it did any, and how long there is nothing to do."""

@@ -108,11 +108,15 @@ def whole_session(
 
 
 def last_turn(
-    name: str, spoken: Sequence[Spoken], history: Sequence[Spoken], progress: Progress, overlap: int
+    name: str, spoken: Sequence[Spoken], handed: Handed, progress: Progress, overlap: int
 ) -> tuple[list[DocumentWrite], Progress]:
-    """The turns since the last release, after `overlap` turns that came before them."""
+    """The turns since the last release, after `overlap` turns that came before them. Where a history was rewritten, what waits
+    stays, and another window begins.
+    """
+    history = handed.history
     places = {each.identity: place for place, each in enumerate(history)}
-    first = spoken[0].identity if progress.window not in places else progress.window
+    stays = progress.window in places and (handed.complete or not handed.full)
+    first = progress.window if stays and progress.window is not None else spoken[0].identity
     start = places.get(first, 0)
     turns = [place for place, each in enumerate(history[:start]) if each.user]
     begin = (turns[-overlap] if len(turns) >= overlap else 0) if overlap else start
@@ -131,7 +135,7 @@ def documents(
         return appended(name, spoken, progress)
     if settings.retain_mode == "full-session":
         return whole_session(name, spoken, handed, progress, follows=settings.on_rewrite == "replace" and handed.full)
-    return last_turn(name, spoken, handed.history, progress, settings.overlap_turns)
+    return last_turn(name, spoken, handed, progress, settings.overlap_turns)
 
 
 def packed(write: DocumentWrite, settings: RetainSettings) -> list[Item]:

@@ -59,6 +59,7 @@ class Recorder:
         self._name = document_name(session, home.tagged)
         self._handled = Handled()
         self._asked: OrderedDict[bytes, Admission] = OrderedDict()
+        self._skipping = True
 
     def record(self, call: Call, changed: Mapping[str, Any]) -> Recorded:
         """Records a call and stores what the user has changed, in one transaction."""
@@ -68,6 +69,7 @@ class Recorder:
             self._handled = Handled()
             return self.record(call, changed)
         recorded, counted = done
+        self._skipping = recorded.choices.skip is not None
         if call.full:
             self._handled = Handled(view.keys, view.chain, view.run, counted, view.unnamed, view.newest)
         return recorded
@@ -127,7 +129,8 @@ class Recorder:
         keys = [key_of(message) for message in said] if call.full else []
         known = self._handled
         whole = self._home.settings.retain.retain_mode != "append"
-        if not call.full or whole or not known.keys or keys[: len(known.keys)] != known.keys:
+        unsure = not call.full or whole or self._skipping  # who answered whom must be seen while a run is skipped
+        if unsure or not known.keys or keys[: len(known.keys)] != known.keys:
             known = Handled()
         new = said[len(known.keys) :]
         marks = marks_of(new, full=call.full, before=known.chain)
@@ -194,23 +197,25 @@ class Recorder:
         sifted = sift(view.marks, run=view.run, lookup=ledger.known, past=past)
         if not view.admitted.keys() >= set(sifted.fresh):
             return None
-        turns = former.turns + sum(view.messages[place].role == "user" for place in sifted.fresh)
+        said = sum(view.messages[place].role == "user" for place in sifted.fresh)
+        turns = former.turns + said
         newest = view.newest or former.opened or b""
         judged = judge(view, sifted, choices, self._home.settings.retain, (turns, newest))
         progress = replace(
             former,
             turns=turns,
             messages=former.messages + len(sifted.fresh),
-            opened=None if view.call.ending else newest or None,
+            opened=None if view.call.ending else newest if said else former.opened,
         )
-        if view.unnamed:
+        goes_on = view.unnamed and bool(sifted.fresh)  # an older list handed over once more is not the last history
+        if goes_on:
             progress = replace(progress, history=len(view.keys), head=view.chain)
         receipt, progress = self._retained(ledger, view, sifted, judged, progress)
         after = replace(choices, skip=judged.skip)
         if sifted.claims or progress != former or after != stored.choices:
             ledger.save(after if readable else None, progress)
             ledger.claim(_claims(view, sifted, judged), self._now().timestamp())
-            if view.unnamed:
+            if goes_on:
                 ledger.keep_history([mark.digest for mark in view.marks], len(handled.keys))
         new = tuple(view.messages[place] for place in sifted.fresh)
         told = TurnReceipt(receipt, len(new), len(judged.passed), judged.echoes, judged.reason)

@@ -132,21 +132,21 @@ class Judged:
 def judge(view: View, sifted: Sifted, choices: Choices, settings: RetainSettings, turn: tuple[int, bytes]) -> Judged:
     """What becomes of the new messages of a turn: its number, and the digest of its user message."""
     tags = tuple(dict.fromkeys((*choices.tags, *settings.base_tags)))
+    skipped, skip = _skipped(view, sifted, choices.skip, turn[0])
     if (reason := _withheld(choices, settings)) is not None:
         everything = frozenset(sifted.fresh)
-        return Judged(everything, everything, 0, reason, tags, None)
-    skipped, skip = _skipped(view, sifted, choices.skip, turn[0])
+        return Judged(everything, everything, 0, reason, tags, skip)
     cancelled = _cancelled(view, settings)
     halves = frozenset(place for place in sifted.fresh if place >= cancelled)
     heard = [place for place in sifted.fresh if place not in skipped | halves and turn[1] == view.call.asked]
     echoes = frozenset(place for place in heard if _echo(view, place))
     silent = frozenset(place for place in sifted.fresh if not view.spoken(place))
     reason = "this run is skipped" if skipped else None
-    return Judged(skipped | halves | echoes | silent, skipped | halves, len(echoes), reason, tags, skip)
+    return Judged(skipped | halves | echoes | silent, skipped | halves | echoes, len(echoes), reason, tags, skip)
 
 
 def _withheld(choices: Choices, settings: RetainSettings) -> str | None:
-    """Why the session retains nothing on its own, if so. That ends a pending skip, too."""
+    """Why the session retains nothing on its own, if so."""
     if not settings.auto_retain:
         return "auto_retain is off"
     if not choices.retains:
@@ -157,7 +157,7 @@ def _withheld(choices: Choices, settings: RetainSettings) -> str | None:
 def _skipped(view: View, sifted: Sifted, skip: str | None, turns: int) -> tuple[frozenset[int], str | None]:
     """The new messages of a run that is skipped, and what is noted of it: its turn and id, until another one begins.
 
-    What stands before the first new user message still belongs to that turn.
+    What answers a message of it, before the next new user message, still belongs to it.
     """
     if skip is None:
         return frozenset(), None
@@ -168,7 +168,13 @@ def _skipped(view: View, sifted: Sifted, skip: str | None, turns: int) -> tuple[
     if (skipped_run and run == skipped_run) or turn == str(turns):
         return frozenset(sifted.fresh), skip
     first = next((place for place in sifted.fresh if view.messages[place].role == "user"), len(view.messages))
-    return frozenset(place for place in sifted.fresh if place < first), None
+    return frozenset(place for place in sifted.fresh if place < first and _answers_passed(view, sifted, place)), None
+
+
+def _answers_passed(view: View, sifted: Sifted, place: int) -> bool:
+    """Whether the user message before a place was passed over."""
+    users = [before for before in range(place) if view.messages[before].role == "user"]
+    return bool(users) and users[-1] in sifted.passed
 
 
 def _cancelled(view: View, settings: RetainSettings) -> int:

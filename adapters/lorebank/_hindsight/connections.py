@@ -61,10 +61,10 @@ class Pool:
     """The connections to one server: those that are idle, and as many more as are needed at once. Safe for threads."""
 
     def __init__(self, route: Route, settings: ConnectionSettings) -> None:
+        self._idle: deque[Connection] = deque()
         self._route = route
         self._settings = settings
         self._tls = _encryption() if route.encrypted else None
-        self._idle: deque[Connection] = deque()
         self._open: WeakSet[Connection] = WeakSet()
         self._lock = threading.Lock()
         self._closed = False
@@ -83,6 +83,11 @@ class Pool:
             self._closed = True
             idle, self._idle = self._idle, deque[Connection]()
         for connection in idle:
+            connection.close()
+
+    def __del__(self) -> None:
+        """A bank that nobody closed leaves no socket open."""
+        for connection in self._idle:
             connection.close()
 
     def forget(self) -> None:
@@ -181,10 +186,6 @@ class Connection:
 
     def close(self) -> None:
         """Closes the socket of this process."""
-        self._sock.close()
-
-    def __del__(self) -> None:
-        """A bank that nobody closed leaves no socket open."""
         self._sock.close()
 
     def _send(self, content: bytes) -> None:

@@ -163,12 +163,20 @@ def _skipped(view: View, sifted: Sifted, skip: str | None, turns: int) -> tuple[
         return frozenset(), None
     run = "" if view.run is None else view.run.hex()
     if skip == NEXT:
-        return frozenset(sifted.fresh), f"{turns}:{run}" if sifted.fresh else NEXT
+        new = _behind_all_known(view, sifted)
+        return new, f"{turns}:{run}" if new else NEXT
     turn, _, skipped_run = skip.partition(":")
     if (skipped_run and run == skipped_run) or turn == str(turns):
         return frozenset(sifted.fresh), skip
     first = next((place for place in sifted.fresh if view.messages[place].role == "user"), len(view.messages))
     return frozenset(place for place in sifted.fresh if place < first and _answers_passed(view, sifted, place)), None
+
+
+def _behind_all_known(view: View, sifted: Sifted) -> frozenset[int]:
+    """The new messages of the run that begins: in a full history what stands ahead of known ones are edits of earlier runs."""
+    known = set(range(len(view.messages))) - set(sifted.fresh) if view.call.full else set[int]()
+    last = max(known, default=-1)
+    return frozenset(place for place in sifted.fresh if place > last)
 
 
 def _answers_passed(view: View, sifted: Sifted, place: int) -> bool:

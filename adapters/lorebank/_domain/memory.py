@@ -82,6 +82,14 @@ def parse_text(value: object, name: str, *, limit: int = MAX_TEXT) -> str:
     return value
 
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """The text with a mark in place of what no database or server can store."""
+    return text if text.isascii() and "\0" not in text else _UNSTORABLE.sub("\ufffd", text)
+
+
 def parse_number(value: object, name: str, low: float, high: float) -> float:
     """A finite number between two bounds, both included."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:

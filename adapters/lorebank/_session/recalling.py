@@ -13,7 +13,7 @@ from lorebank._asking import recall_request
 from lorebank._domain.blocks import render_memories, render_unavailable
 from lorebank._domain.events import Recalled
 from lorebank._domain.injection import Room, Seen, Shown, shown, words_of
-from lorebank._domain.memory import Memory, RecallResult
+from lorebank._domain.memory import Memory, RecallResult, storable
 from lorebank._domain.message import Message
 from lorebank._domain.query import compose_query
 from lorebank._domain.requests import RecallRequest
@@ -57,11 +57,12 @@ class Recalling:
     def query(self, messages: Sequence[Message]) -> str:
         """The query for the newest user message; empty where it says nothing."""
         settings, name = self._home.settings.recall, self._home.backend.name
-        return compose_query(
+        query = compose_query(
             messages,
             context_turns=settings.context_turns or CONTEXT_TURNS[name],
             max_chars=settings.max_query_chars or QUERY_CHARS[name],
         )
+        return storable(query)
 
     def ask(self, turn: Turn) -> None:
         """Asks for a turn's memories, once, unless memory is spared now."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from lorebank._domain.cursor import Claim, Mark, Sifted, marks_of, run_of, sift, skipped, spoken_in
 from lorebank._domain.item import Item
-from lorebank._domain.memory import MAX_TEXT, Receipt
+from lorebank._domain.memory import MAX_TEXT, Receipt, storable
 from lorebank._domain.message import Message, project
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.session import UNREADABLE, Choices, Progress, Stored, TurnReceipt, merged
@@ -33,7 +33,6 @@ ASKED = 256
 """Messages of which it is still known what the user's gate made of them."""
 LOOKED_UP = 16
 """From how many messages on it pays to ask the ledger first which of them it knows."""
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -175,7 +174,7 @@ class Recorder:
     def _item(self, message: Message, text: str) -> Item:
         """A message as an item, however long it is."""
         settings = self._home.settings.retain
-        speaker = _CONTROL.sub(" ", _UNSTORABLE.sub("\ufffd", message.name or message.role)).strip()[:512] or message.role
+        speaker = _CONTROL.sub(" ", storable(message.name or message.role)).strip()[:512] or message.role
         item = Item(
             ".",
             session=self._session,
@@ -184,7 +183,7 @@ class Recorder:
             context=settings.retain_context or None,
             metadata={ROLE: message.role},
         )
-        return item.rewritten(content=_UNSTORABLE.sub("\ufffd", text))
+        return item.rewritten(content=storable(text))
 
     def _step(self, ledger: SessionLedger, view: View, changed: Mapping[str, Any]) -> tuple[Recorded, Counter[bytes]] | None:
         """The transaction: what is new, what becomes of it, and the cursor that says so. `None` where the view is out of date."""

@@ -134,9 +134,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         with self._serial:
             if self._off:
                 return TurnReceipt(reason="memory is off")
-            if turn.words:
-                call = replace(call, recalled=turn.words, asked=turn.key[1])
-            return self._record(call, "after_turn").receipt
+            return self._record(replace(call, recalled=turn.words, asked=turn.key[1]), "after_turn").receipt
 
     def before_compaction(self, messages: Sequence[Message | dict[str, Any]]) -> str:
         """A `<memories>` block for the summariser of a history that is about to be compacted, within the same deadline; empty

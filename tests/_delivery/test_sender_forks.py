@@ -20,6 +20,7 @@ from lorebank._ledger.values import Bounds, Draft, Route
 class Server:
     def prepare(self, bank): pass
     def submit(self, bank, body): return "x"
+    def close(self): pass
     def progress(self, bank, operation): return Operation(operation, "completed")
 
 class Again(Forkable):

@@ -268,7 +268,6 @@ async def test_with_memory_shows_the_model_what_was_recalled(rig: Rig, how: str)
     assert [message.type for message in fake.seen[0]] == ["system", "human"]
 
 
-@pytest.mark.xfail(reason="reported 2026-11-28: MemoryMiddleware keeps its parents to itself; parents.py is there for it")
 def test_a_graph_inside_an_agent_s_tool_has_no_memory_of_its_own(rig: Rig) -> None:
     """It neither recalls nor retains: what it finds out reaches the agent's conversation."""
     bank = rig.open("alice", FACT)

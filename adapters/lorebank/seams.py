@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lorebank._background import Background, arrival
 from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, strip
 from lorebank._domain.cursor import Claim, Known
 from lorebank._domain.events import (
@@ -67,6 +68,7 @@ from lorebank._domain.toolbook import (
     ToolName,
 )
 from lorebank._forks import Forkable, watch_forks
+from lorebank._guarding import missed, quiet
 from lorebank._resolve import Run, checked, resolve
 from lorebank._retrieval import Retrieval, described
 from lorebank._runs import RunSessions
@@ -81,6 +83,7 @@ __all__ = [
     "AfterTurn",
     "Alias",
     "Backend",
+    "Background",
     "BankPrepared",
     "BankResolver",
     "BeforeTurn",
@@ -158,13 +161,16 @@ __all__ = [
     "Transcript",
     "Writer",
     "ahead_of",
+    "arrival",
     "checked",
     "compose_query",
     "described",
     "fence",
     "last_turns",
+    "missed",
     "offered",
     "project",
+    "quiet",
     "render_memories",
     "render_mental_models",
     "resolve",

@@ -17,11 +17,10 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 
-from langchain_lorebank.background import Background, arrival, missed
 from langchain_lorebank.messages import to_messages
 from langchain_lorebank.words import answered, history_of, said
 from lorebank import Bank, DeadlineError, Injection, LorebankError, Session, UsageError
-from lorebank.seams import BankResolver, Message, RunSessions, Skipped, checked, resolve
+from lorebank.seams import Background, BankResolver, Message, RunSessions, Skipped, arrival, checked, missed, resolve
 
 logger = logging.getLogger("lorebank")
 LOOKED = "the run's metadata: callbacks see nothing else of a run"

@@ -12,10 +12,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
 from pydantic import ConfigDict, Field, PrivateAttr
 
-from langchain_lorebank.guarding import quiet
 from langchain_lorebank.messages import OURS, is_user, to_messages
 from lorebank import Bank, Injection, Message, Session, UsageError
-from lorebank.seams import BankResolver, RunSessions
+from lorebank.seams import BankResolver, RunSessions, quiet
 
 try:
     from langchain_classic.base_memory import BaseMemory

@@ -11,14 +11,13 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.messages import AnyMessage, BaseMessage
 from langchain_core.runnables import RunnableConfig
 
-from langchain_lorebank.guarding import quiet
 from langchain_lorebank.injecting import placed
 from langchain_lorebank.messages import to_messages
 from langchain_lorebank.parents import as_parent, parent_of
 from langchain_lorebank.runs import bank_of, config_of_run, observed_run, run_of
 from langchain_lorebank.tools import memory_tools
 from lorebank import Bank, Injection, Session
-from lorebank.seams import Alias, BankResolver, Offer, RunSessions, checked, offered
+from lorebank.seams import Alias, BankResolver, Offer, RunSessions, checked, offered, quiet
 
 
 class MemoryMiddleware(AgentMiddleware[Any, Any]):

@@ -15,12 +15,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.channels import UntrackedValue
 from typing_extensions import TypedDict
 
-from langchain_lorebank.guarding import quiet
 from langchain_lorebank.messages import OURS, to_messages
 from langchain_lorebank.parents import parent_of
 from langchain_lorebank.runs import bank_of, observed_run, run_of
 from lorebank import Bank, Injection, Message, Session, UsageError
-from lorebank.seams import Alias, BankResolver, RunSessions, checked
+from lorebank.seams import Alias, BankResolver, RunSessions, checked, quiet
 
 _READ = "__pregel_read"
 """Where LangGraph puts the function that reads a run's state."""

@@ -37,6 +37,7 @@ _KINDS: tuple[tuple[str, Any], ...] = (
     ("name", str | None),
     ("tool_calls", tuple),
     ("images", int),
+    ("sources", tuple),
 )
 
 
@@ -45,7 +46,8 @@ class Message:
     """One message.
 
     `text` is its plain text, `id` the host's stable id, `time` when it was said, `name` the speaker's or the tool's
-    name, `images` how many pictures it holds, `failed` marks a tool's error, `injected` what lorebank put in itself.
+    name, `images` how many pictures it holds, `failed` marks a tool's error, `injected` what lorebank put in itself, `sources`
+    the ids of what an answer was made from.
     """
 
     role: Role
@@ -57,6 +59,7 @@ class Message:
     images: int = 0
     failed: bool = False
     injected: bool = False
+    sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -189,6 +192,7 @@ class Line:
     text: str
     time: datetime | None = None
     name: str | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +206,7 @@ class Transcript:
         """Projects messages by the rules of `keep` (the default rules when `None`)."""
         rules = keep or Keep()
         kept = [(message, project(message, rules)) for message in messages]
-        return cls(tuple(Line(m.role, text, m.time, m.name) for m, text in kept if text is not None))
+        return cls(tuple(Line(m.role, text, m.time, m.name, m.sources) for m, text in kept if text is not None))
 
     def as_json(self) -> str:
         """A JSON array of the lines, with their times where known."""
@@ -210,6 +214,7 @@ class Transcript:
             {"role": line.role, "content": line.text}
             | ({"name": line.name} if line.name else {})
             | ({"timestamp": line.time.isoformat()} if line.time else {})
+            | ({"sources": line.sources} if line.sources else {})
             for line in self.lines
         ]
         return json.dumps(rows, ensure_ascii=False)

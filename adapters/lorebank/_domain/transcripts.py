@@ -22,7 +22,8 @@ from lorebank._domain.settings import RetainSettings
 SEGMENT_TURNS = 50
 SEGMENT_BYTES = 64 * 1024
 ROLE = "role"
-"""The metadata key under which a message's role is kept."""
+SOURCES = "sources"
+"""The metadata keys under which a message's role, and the ids of what an answer was made from, are kept."""
 _ENDS = re.compile(r"\n\s*\n|(?<=[.!?。！？…])\s+|\n|\s+")
 
 
@@ -173,10 +174,12 @@ def _pack(document: str, items: Sequence[Item], mode: object, settings: RetainSe
         timestamp=min(times) if times else None,
         speaker=None,
         entities=(),
-        metadata={key: value for key, value in (first.metadata or {}).items() if key != ROLE} or None,
+        metadata={key: value for key, value in (first.metadata or {}).items() if key not in (ROLE, SOURCES)} or None,
     )
 
 
 def _line(item: Item) -> Line:
-    role = (item.metadata or {}).get(ROLE, "user")
-    return Line(role, item.content, item.timestamp, item.speaker if item.speaker != role else None)
+    told = item.metadata or {}
+    role = told.get(ROLE, "user")
+    sources = tuple(told[SOURCES].split("\n")) if SOURCES in told else ()
+    return Line(role, item.content, item.timestamp, item.speaker if item.speaker != role else None, sources)

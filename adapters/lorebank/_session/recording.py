@@ -19,7 +19,7 @@ from lorebank._domain.memory import MAX_TEXT, Receipt, storable
 from lorebank._domain.message import Message, project
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.session import UNREADABLE, Choices, Progress, Stored, TurnReceipt, merged
-from lorebank._domain.transcripts import ROLE, Handed, Spoken, document_name, documents, split_text
+from lorebank._domain.transcripts import ROLE, SOURCES, Handed, Spoken, document_name, documents, split_text
 from lorebank._session.home import Home
 from lorebank._session.view import Admission, Call, Handled, Judged, View, judge
 from lorebank._writing import admit_items
@@ -181,7 +181,7 @@ class Recorder:
             speaker=speaker,
             timestamp=message.time or self._now(),
             context=settings.retain_context or None,
-            metadata={ROLE: message.role},
+            metadata={ROLE: message.role} | ({SOURCES: "\n".join(message.sources)} if message.sources else {}),
         )
         return item.rewritten(content=storable(text))
 

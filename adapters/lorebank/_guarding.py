@@ -6,8 +6,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lorebank import LorebankError, Session
-from lorebank.seams import Alias
+from lorebank._session.alias import Alias
+from lorebank._session.session import Session
+from lorebank.errors import LorebankError
 
 logger = logging.getLogger("lorebank")
 
@@ -24,3 +25,11 @@ def quiet(session: Session | Alias, verb: str) -> Iterator[None]:
     except Exception as error:
         logger.debug("%s failed", verb, exc_info=error)
         session.missed(verb, error)
+
+
+def missed(session: Session, verb: str, error: BaseException) -> None:
+    """Tells of a failure that must not reach the host."""
+    try:
+        session.missed(verb, error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+    except LorebankError:
+        logger.warning("%s came too late: its bank is closed", verb)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +11,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from lorebank import LorebankError, Session
+from lorebank._guarding import missed
+from lorebank._session.session import Session
+from lorebank.errors import LorebankError
 
-logger = logging.getLogger("lorebank")
 T = TypeVar("T")
 
 
@@ -82,14 +82,6 @@ class Background:
                 del self._ends[id(session)]
         if (error := future.exception()) is not None:
             missed(session, verb, error)
-
-
-def missed(session: Session, verb: str, error: BaseException) -> None:
-    """Tells of a failure that must not reach the host."""
-    try:
-        session.missed(verb, error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
-    except LorebankError:
-        logger.warning("%s came too late: its bank is closed", verb)
 
 
 async def arrival(future: Future[Any], seconds: float | None) -> None:

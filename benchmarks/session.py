@@ -17,6 +17,7 @@ import tempfile
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def turns(kind: str, count: int, folder: Path) -> list[Measured]:
                 progress(f"turns, {kind}: {number} of {count}")
                 history.append(Message("user", TEXT.format(number)))
                 begun = timed(lambda: session.before_turn(history))
-                alone = timed(lambda: recall_alone(bank, history[-1].text, kind)) + timed(lambda: commit(raw, history[-1].text))
+                trace = session.last_recall()
+                query = history[-1].text if trace is None else trace.query
+                alone = timed(partial(recall_alone, bank, query, kind)) + timed(lambda: commit(raw, history[-1].text))
                 history.append(Message("assistant", ANSWER.format(number)))
                 ended = timed(lambda: session.after_turn(history))
                 if number >= 20:

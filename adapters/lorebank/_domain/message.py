@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Literal, cast, get_args
 
 from lorebank._domain import blocks
@@ -141,8 +141,9 @@ def user_turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 def last_turns(messages: Sequence[Message], count: int) -> tuple[Message, ...]:
     """The messages of the newest `count` user turns; none for a count below one."""
-    turns = user_turns(messages)
-    return tuple(message for turn in turns[-count:] for message in turn) if count > 0 else ()
+    users = (i for i in reversed(range(len(messages))) if messages[i].role == "user" and not messages[i].injected)
+    first = min(islice(users, max(count, 0)), default=len(messages))
+    return tuple(messages[first:])
 
 
 def project(message: Message, keep: Keep, own_tools: frozenset[str] = OWN_TOOLS) -> str | None:

@@ -9,7 +9,6 @@ from lorebank._domain.fusion import folded
 from lorebank._domain.injection import Seen, words_of
 from lorebank._domain.message import Message, project
 from lorebank._domain.settings import RetainSettings
-from lorebank._session.recording import key_of
 from lorebank._session.view import Call
 
 RECENT = 40
@@ -38,19 +37,18 @@ class Listed:
     """What the last history handed over says."""
 
     def __init__(self) -> None:
-        self._keys: list[int] = []
+        self._keys: tuple[int, ...] = ()
         self._texts: set[str] = set()
         self._words: set[str] = set()
 
-    def seen(self, session: str, messages: Sequence[Message], settings: RetainSettings, *, complete: bool) -> Seen:
-        """What is seen anyway with these messages; of a history that has grown only the new ones are read."""
-        keys = [key_of(message) for message in messages]
-        if keys[: len(self._keys)] != self._keys:
-            self._keys, self._texts, self._words = [], set(), set()
-        for message in messages[len(self._keys) :]:
+    def seen(self, session: str, call: Call, settings: RetainSettings, *, complete: bool) -> Seen:
+        """What is seen anyway with a call's messages; of a history that has grown only the new ones are read."""
+        if not self._keys or call.keys[: len(self._keys)] != self._keys:
+            self._keys, self._texts, self._words = (), set(), set()
+        for message in call.messages[len(self._keys) :]:
             text = project(message, settings.keep) or message.text
             clean = text if settings.redactor is None else settings.redactor(text)[0]
             self._texts.add(folded(clean))
             self._words.update(words_of(clean))
-        self._keys = keys
+        self._keys = call.keys
         return Seen(session, self._texts, self._words, complete)

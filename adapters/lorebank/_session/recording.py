@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import compress
 from typing import Any, TypeVar
 
 from lorebank._domain.cursor import Claim, Mark, Sifted, marks_of, run_of, sift, skipped, spoken_in
@@ -124,8 +125,8 @@ class Recorder:
 
     def _view(self, call: Call) -> View:
         """The call's messages as far as they may be new, with what may be written of them."""
-        said = tuple([m for m in call.messages if m.role != "system" and not m.injected])
-        keys = [key_of(message) for message in said] if call.full else []
+        spoken = [m.role != "system" and not m.injected for m in call.messages]
+        said, keys = tuple(compress(call.messages, spoken)), list(compress(call.keys, spoken))
         known = self._handled
         whole = self._home.settings.retain.retain_mode != "append"
         unsure = not call.full or whole or self._skipping  # who answered whom must be seen while a run is skipped
@@ -275,9 +276,3 @@ def _chosen(stored: Stored, changed: Mapping[str, Any]) -> tuple[Choices, bool]:
     if stored.choices is None and "mode" not in changed:
         return UNREADABLE, False
     return merged(stored.choices or UNREADABLE, changed), True
-
-
-def key_of(message: Message) -> int:
-    """Tells a message from another in this process: its id, role and content."""
-    calls = repr(message.tool_calls) if message.tool_calls else ""
-    return hash((message.id, message.role, message.text, message.name, message.images, calls))

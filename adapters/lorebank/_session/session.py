@@ -352,7 +352,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
 
     def _seen(self, call: Call, recorded: Recorded) -> Seen:
         listed = self._listed if call.full else Listed()
-        return listed.seen(self.id, call.messages, self._settings.retain, complete=recorded.complete)
+        return listed.seen(self.id, call, self._settings.retain, complete=recorded.complete)
 
     def _look(self, turn: Turn) -> None:
         """Keeps the trace of a turn once it is over; raises where the application wants to know that memory was not there."""

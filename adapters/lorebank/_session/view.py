@@ -20,7 +20,7 @@ from lorebank.errors import UsageError
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of the host: its messages, and what it says of them. `ending` is after the agent has ended; `recalled` are the
-    words of what was recalled for the user message whose digest is `asked`.
+    words of what was recalled for the user message whose digest is `asked`; `keys` tell a full history's messages apart.
     """
 
     messages: tuple[Message, ...]
@@ -31,6 +31,7 @@ class Call:
     recalled: Collection[str] = ()
     asked: bytes = b""
     offer: Offer | None = None
+    keys: tuple[int, ...] = ()
 
 
 def call_of(
@@ -50,7 +51,14 @@ def call_of(
         run_id = parse_name(run_id, "run_id")
     elif history == "delta":
         raise UsageError('`history="delta"` needs a `run_id`: it tells the messages of one run from those of another')
-    return Call(parsed, history == "full", run_id, ending, cancelled, offer=offer)
+    keys = tuple(map(key_of, parsed)) if history == "full" else ()
+    return Call(parsed, history == "full", run_id, ending, cancelled, offer=offer, keys=keys)
+
+
+def key_of(message: Message) -> int:
+    """Tells a message from another in this process: its id, role and content."""
+    calls = repr(message.tool_calls) if message.tool_calls else ""
+    return hash((message.id, message.role, message.text, message.name, message.images, calls))
 
 
 @dataclass(slots=True)

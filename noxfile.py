@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 import nox
 
+LOWEST = (
+    "langchain-core==1.4.7",
+    "langchain==1.3.0",
+    "langgraph==1.2.12",
+    "langchain-classic==1.0.0",
+    "llama-index-core==0.14.12",
+    "httpx==0.28.1",  # langchain-tests takes no 0.28.0
+    "sqlalchemy==2.0.30",
+)
+"""The lowest versions that pyproject.toml allows, and that can be installed together."""
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests"]
 
 
-def python(session: nox.Session, *arguments: str) -> None:
+def python(session: nox.Session, *arguments: str, env: Mapping[str, str] | None = None) -> None:
     """Runs a module with the Python that runs nox."""
-    session.run(sys.executable, "-m", *arguments)
+    session.run(sys.executable, "-m", *arguments, env=env)
 
 
 @nox.session
@@ -41,3 +52,17 @@ def coverage(session: nox.Session) -> None:
     """The tests with branch coverage."""
     python(session, "coverage", "run", "-m", "pytest", "-q")
     python(session, "coverage", "report")
+
+
+@nox.session(default=False, venv_backend="venv")
+def lowest(session: nox.Session) -> None:
+    """The integrations' tests on the lowest versions of their frameworks, in an environment of its own."""
+    session.install("-e", ".[dev]", *LOWEST)
+    session.run("pytest", "-q", "-n", "auto", "tests/langchain_lorebank", "tests/llamaindex_lorebank", *session.posargs)
+
+
+@nox.session(default=False)
+def matrix(session: nox.Session) -> None:
+    """The integrations' whole matrix on the real server too; of it `tests` takes a covering sample."""
+    places = ("tests/langchain_lorebank", "tests/llamaindex_lorebank")
+    python(session, "pytest", "-q", "-n", "auto", "--timeout", "600", *places, *session.posargs, env={"LOREBANK_MATRIX": "whole"})

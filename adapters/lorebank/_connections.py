@@ -6,7 +6,9 @@ import atexit
 import logging
 import os
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +32,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lorebank")
 OnFailure = Literal["skip", "raise"]
+_hearing: ContextVar[tuple[Listener, ...]] = ContextVar("lorebank_hearing", default=())
+
+
+@contextmanager
+def heard_by(listener: Listener) -> Iterator[None]:
+    """Tells a listener what the code inside causes, also in the bank's threads: how a host's run gets it into its own trace."""
+    token = _hearing.set((*_hearing.get(), listener))
+    try:
+        yield
+    finally:
+        _hearing.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,8 @@ class Connections:
         return isinstance(self.backend, OffBackend)
 
     def tell(self, event: Event) -> None:
-        """Tells the listeners; one that fails is logged and never breaks the call."""
-        for listener in self.listeners:
+        """Tells the listeners, those of the running code too; one that fails is logged and never breaks the call."""
+        for listener in (*self.listeners, *_hearing.get()):
             try:
                 listener(event)
             except Exception:

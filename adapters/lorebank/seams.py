@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lorebank._background import Background, arrival
+from lorebank._connections import heard_by
 from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, strip
 from lorebank._domain.cursor import Claim, Known
 from lorebank._domain.events import (
@@ -166,6 +167,7 @@ __all__ = [
     "compose_query",
     "described",
     "fence",
+    "heard_by",
     "last_turns",
     "missed",
     "offered",

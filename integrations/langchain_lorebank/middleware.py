@@ -16,6 +16,7 @@ from langchain_lorebank.messages import to_messages
 from langchain_lorebank.parents import as_parent, parent_of
 from langchain_lorebank.runs import bank_of, config_of_run, observed_run, run_of
 from langchain_lorebank.tools import memory_tools
+from langchain_lorebank.tracing import traced
 from lorebank import Bank, Injection, Session
 from lorebank.seams import Alias, BankResolver, Offer, RunSessions, checked, offered, quiet
 
@@ -66,7 +67,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Puts prefix and memories in front of this call."""
         session, config = self._session_of_run()
-        with quiet(session, "before_turn"):
+        with quiet(session, "before_turn"), traced(config):
             injection = session.before_turn(_said(request), run_id=observed_run(config), offer=self._offer)
             request = _injected(request, injection)
         return handler(request)
@@ -74,7 +75,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
     async def awrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]) -> Any:
         """Awaitable form of `wrap_model_call`."""
         session, config = self._session_of_run()
-        with quiet(session, "before_turn"):
+        with quiet(session, "before_turn"), traced(config):
             injection = await session.abefore_turn(_said(request), run_id=observed_run(config), offer=self._offer)
             request = _injected(request, injection)
         return await handler(request)
@@ -93,14 +94,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
         """Retains what is new."""
         del runtime
         session, config = self._session_of_run()
-        with quiet(session, "after_turn"):
+        with quiet(session, "after_turn"), traced(config):
             session.after_turn(to_messages(state["messages"]), run_id=observed_run(config))
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """Awaitable form of `after_agent`."""
         del runtime
         session, config = self._session_of_run()
-        with quiet(session, "after_turn"):
+        with quiet(session, "after_turn"), traced(config):
             await session.aafter_turn(to_messages(state["messages"]), run_id=observed_run(config))
 
     def _session_of_run(self) -> tuple[Session | Alias, RunnableConfig | None]:

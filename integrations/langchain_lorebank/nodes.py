@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from langchain_lorebank.messages import OURS, to_messages
 from langchain_lorebank.parents import parent_of
 from langchain_lorebank.runs import bank_of, observed_run, run_of
+from langchain_lorebank.tracing import traced
 from lorebank import Bank, Injection, Message, Session, UsageError
 from lorebank.seams import Alias, BankResolver, RunSessions, checked, quiet
 
@@ -58,14 +59,14 @@ def recall_node(
     def recall(state: Any, config: RunnableConfig) -> dict[str, Injection]:
         _check_schema(config)
         said, session, injection = _said(state, messages_key), _session(sessions, given, config), Injection()
-        with quiet(session, "before_turn"):
+        with quiet(session, "before_turn"), traced(config):
             injection = session.before_turn(said, run_id=observed_run(config))
         return {OURS: injection}
 
     async def arecall(state: Any, config: RunnableConfig) -> dict[str, Injection]:
         _check_schema(config)
         said, session, injection = _said(state, messages_key), _session(sessions, given, config), Injection()
-        with quiet(session, "before_turn"):
+        with quiet(session, "before_turn"), traced(config):
             injection = await session.abefore_turn(said, run_id=observed_run(config))
         return {OURS: injection}
 
@@ -95,12 +96,12 @@ def retain_node(
 
     def retain(state: Any, config: RunnableConfig) -> None:
         said, session = _said(state, messages_key), _session(sessions, given, config)
-        with quiet(session, "after_turn"):
+        with quiet(session, "after_turn"), traced(config):
             session.after_turn(said, run_id=observed_run(config))
 
     async def aretain(state: Any, config: RunnableConfig) -> None:
         said, session = _said(state, messages_key), _session(sessions, given, config)
-        with quiet(session, "after_turn"):
+        with quiet(session, "after_turn"), traced(config):
             await session.aafter_turn(said, run_id=observed_run(config))
 
     return RunnableLambda(retain, aretain, name="retain")

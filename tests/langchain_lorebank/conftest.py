@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,23 +19,32 @@ from lorebank import Bank, open_bank
 from lorebank.seams import Event, Recalled
 from lorebank.testing import FaultServer
 
+PATIENT: dict[str, Any] = {"mental_models": {"auto_seed": False}, "recall": {"deadline": 20}}
+"""Settings for the real server: seeds cost it model calls, and other tests keep it busy."""
+ENGINES = ("mnemopi", "hindsight", *(["real server"] if os.environ.get("LOREBANK_MATRIX") == "whole" else []))
+
 
 @dataclass
 class Rig:
-    """Banks on one engine. `facts` are known before the test begins."""
+    """Banks on one engine. `facts` are known before the test begins. On the `real` server, which others use too, banks have
+    names of their own.
+    """
 
     file: Path
     server: FaultServer | None
     stack: ExitStack
+    real: bool = False
     events: list[Event] = field(default_factory=list)
+    suffix: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def open(self, bank: str = "alice", *facts: str, **options: Any) -> Bank:
         given = {"on_event": self.events.append, **options}
         if self.server is None:
             opened = open_bank(f"sqlite:///{self.file}", bank=bank, **given)
         else:
-            given = {"outbox": {"batch_seconds": 0.02}, **given}
-            opened = open_bank(self.server.url, bank=bank, ledger=f"sqlite:///{self.file}", **given)
+            given = {"outbox": {"batch_seconds": 0.02}, **(PATIENT if self.real else {}), **given}
+            name = f"{bank}-{self.suffix}" if self.real else bank
+            opened = open_bank(self.server.url, bank=name, ledger=f"sqlite:///{self.file}", **given)
         self.stack.enter_context(opened)
         self.tell(opened, *facts)
         return opened
@@ -56,8 +66,12 @@ class Rig:
         """The texts that sessions have retained, in their order."""
         if self.server is None:
             return [memory.text for memory in reversed(bank.list(limit=1000)) if memory.source == "transcript"]
+        return sent(bank) if self.real else self._sent(self.server, bank)
+
+    @staticmethod
+    def _sent(server: FaultServer, bank: Bank) -> list[str]:
         assert bank.flush(timeout=30, until="completed").left == 0
-        documents = self.server.bank(bank.scope.bank).documents
+        documents = server.bank(bank.scope.bank).documents
         return [text for name, body in documents.items() if not name.startswith("lorebank:item:") for text in lines(body)]
 
 
@@ -71,12 +85,21 @@ def lines(body: str) -> list[str]:
     return found
 
 
-@pytest.fixture(params=["mnemopi", "hindsight"])
+def sent(bank: Bank) -> list[str]:
+    """What a server has of the sessions, in its order."""
+    assert bank.flush(timeout=60, until="completed").done
+    texts = [bank.documents.get(each.id).text or "" for each in bank.documents.list() if ":item:" not in each.id]
+    return [line for text in texts for line in lines(text)]
+
+
+@pytest.fixture(params=ENGINES)
 def rig(request: pytest.FixtureRequest, file: Path) -> Iterator[Rig]:
-    """Both engines: the embedded one, and the small server in this process."""
+    """Both engines: the embedded one, and the small server in this process; with `LOREBANK_MATRIX=whole` the real server too."""
+    real = request.param == "real server"
+    upstream = request.getfixturevalue("hindsight").url if real else None
     with ExitStack() as stack:
-        server = stack.enter_context(FaultServer()) if request.param == "hindsight" else None
-        yield Rig(file, server, stack)
+        server = None if request.param == "mnemopi" else stack.enter_context(FaultServer(upstream=upstream))
+        yield Rig(file, server, stack, real)
 
 
 class Place:
@@ -87,7 +110,7 @@ class Place:
         self.events: list[Event] = []
 
     def open(self, fact: str, **options: Any) -> Bank:
-        given = {"outbox": {"batch_seconds": 0.02}, "mental_models": {"auto_seed": False}, "recall": {"deadline": 20}, **options}
+        given = {"outbox": {"batch_seconds": 0.02}, **PATIENT, **options}
         ledger = f"sqlite:///{self.folder / 'outbox.db'}"
         bank = open_bank(self.line.url, bank=self.name, ledger=ledger, on_event=self.events.append, **given)
         bank.retain(fact)
@@ -100,9 +123,7 @@ class Place:
 
     def kept(self, bank: Bank) -> list[str]:
         """What the server has of the session, in its order."""
-        assert bank.flush(timeout=60, until="completed").done
-        texts = [bank.documents.get(each.id).text or "" for each in bank.documents.list() if ":item:" not in each.id]
-        return [line for text in texts for line in lines(text)]
+        return sent(bank)
 
 
 @pytest.fixture

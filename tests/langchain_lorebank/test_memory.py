@@ -24,7 +24,10 @@ from lorebank.seams import OutageStarted
 from lorebank.testing import FaultServer
 
 # the classic classes are deprecated as such, and used here on purpose
-pytestmark = pytest.mark.filterwarnings("ignore:.*was deprecated in LangChain.*")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*was deprecated in LangChain.*"),
+    pytest.mark.filterwarnings("ignore:Please see the migration guide"),  # the same, as langchain-classic 1.0.0 says it
+]
 
 Rig = Any  # of conftest.py
 FACT = "Ana prefers aisle seats on long flights."

@@ -8,8 +8,9 @@ Names load on first use, so that importing is light.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lorebank._lazy import lazily
 
 if TYPE_CHECKING:
     from lorebank._bank import Bank
@@ -115,15 +116,7 @@ _HOMES = {
     "_session.session": ("Session",),
     "errors": tuple(name for name in __all__ if name.endswith("Error")),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'lorebank' has no attribute {name!r}")
-    value = getattr(import_module(f"lorebank.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, __name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ _hearing: ContextVar[tuple[Listener, ...]] = ContextVar("lorebank_hearing", defa
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def heard_by(listener: Listener) -> Generator[None]:
     """Tells a listener what the code inside causes, also in the bank's threads: how a host's run gets it into its own trace."""
     token = _hearing.set((*_hearing.get(), listener))
     try:

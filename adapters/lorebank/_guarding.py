@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from lorebank._session.alias import Alias
@@ -14,7 +14,7 @@ logger = logging.getLogger("lorebank")
 
 
 @contextmanager
-def quiet(session: Session | Alias, verb: str) -> Iterator[None]:
+def quiet(session: Session | Alias, verb: str) -> Generator[None]:
     """Keeps failures of the code inside from the host. Lorebank's own errors get through where the application wants them: the
     session has kept all others.
     """

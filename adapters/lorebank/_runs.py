@@ -9,12 +9,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lorebank._bank import Bank
 from lorebank._domain.memory import parse_name
 from lorebank._forks import Forkable, watch_forks
-from lorebank._session.session import Session
+
+if TYPE_CHECKING:
+    from lorebank._bank import Bank
+    from lorebank._session.session import Session
 
 logger = logging.getLogger("lorebank")
 OPEN = 1_000

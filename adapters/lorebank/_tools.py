@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from lorebank._bank import Bank
 from lorebank._domain.events import Recalled, Retained, Skipped
 from lorebank._domain.memory import TOOL, Memory, Receipt
 from lorebank._domain.ports import BankResolver
@@ -28,10 +27,13 @@ from lorebank._domain.toolbook import (
     reflect_text,
     retain_text,
 )
-from lorebank._session.alias import Alias
-from lorebank._session.session import Session
 from lorebank._twins import Threads, twin
 from lorebank.errors import LorebankError, MissingError, OutboxFullError, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from lorebank._bank import Bank
+    from lorebank._session.alias import Alias
+    from lorebank._session.session import Session
 
 logger = logging.getLogger("lorebank")
 T = TypeVar("T")
@@ -56,9 +58,9 @@ def offered(include: Sequence[str] | None, bank: Bank | BankResolver) -> tuple[T
     """The names of the tools to offer: by default retain, recall and reflect, and `retain_global` where a bank with a
     shared one is given. `memory_edit` must be asked for.
     """
-    shared = not isinstance(bank, Bank) or bank.shared is not None
+    shared = isinstance(bank, BankResolver) or bank.shared is not None
     if include is None:
-        return (*DEFAULT_TOOLS, "retain_global") if shared and isinstance(bank, Bank) else DEFAULT_TOOLS
+        return (*DEFAULT_TOOLS, "retain_global") if shared and not isinstance(bank, BankResolver) else DEFAULT_TOOLS
     if isinstance(include, str) or not include:
         raise UsageError(f"`include` must be a list with at least one tool; found {include!r}")
     if unknown := [name for name in include if name not in TOOLBOOK]:

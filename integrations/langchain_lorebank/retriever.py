@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -15,8 +15,10 @@ from langchain_core.runnables.config import ensure_config
 from pydantic import ConfigDict, Field
 
 from langchain_lorebank.runs import bank_of
-from lorebank import Bank, RecallResult
 from lorebank.seams import BankResolver, Retrieval, checked, described
+
+if TYPE_CHECKING:
+    from lorebank import Bank, RecallResult
 
 _bank_of_run: ContextVar[Bank | None] = ContextVar("lorebank_bank_of_run", default=None)
 

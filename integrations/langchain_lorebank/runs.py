@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from lorebank import Bank
 from lorebank.seams import BankResolver, resolve
+
+if TYPE_CHECKING:
+    from lorebank import Bank
 
 LOOKED = "the run's context, then config['configurable'], then config['metadata']"
 
 
 def bank_of(bank: Bank | BankResolver, config: RunnableConfig | None) -> Bank:
     """The bank of a run. With `per_user`, a run without its user is a `UsageError` that says where it was looked for."""
-    return bank if isinstance(bank, Bank) else resolve(bank, run_of(config), looked=LOOKED)
+    return resolve(bank, run_of(config), looked=LOOKED) if isinstance(bank, BankResolver) else bank
 
 
 def run_of(config: RunnableConfig | None) -> dict[str, Any]:

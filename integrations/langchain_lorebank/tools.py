@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal, Type  # noqa: UP035 - langchain checks for `Type[BaseModel]` as written
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Type  # noqa: UP035 - langchain checks for `Type[BaseModel]` as written
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from langchain_lorebank.messages import OUR_TOOLS
 from langchain_lorebank.runs import bank_of, run_of
-from lorebank import Bank
 from lorebank.seams import (
     TOOLBOOK,
     BankResolver,
@@ -28,6 +27,9 @@ from lorebank.seams import (
     checked,
     offered,
 )
+
+if TYPE_CHECKING:
+    from lorebank import Bank
 
 Reply = tuple[str, dict[str, Any]]
 _sessions = RunSessions()

@@ -31,10 +31,10 @@ def test_every_name_of_a_door_loads(door: Any) -> None:
     assert sorted(door.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name)) == door.__all__
 
 
-@pytest.mark.parametrize("door", [lorebank, langchain_lorebank, llamaindex_lorebank], ids=lambda door: door.__name__)
+@pytest.mark.parametrize("door", [lorebank, seams, langchain_lorebank, llamaindex_lorebank], ids=lambda door: door.__name__)
 def test_the_lazy_table_holds_exactly_what_the_door_lists(door: Any) -> None:
     """A name that is listed has a home, and a home gives no name that is not listed."""
-    assert sorted(door._HOME_OF) == sorted(door.__all__)
+    assert sorted(name for names in door._HOMES.values() for name in names) == sorted(door.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from lorebank._domain.cursor import Claim, Known
-from lorebank._domain.events import Listener
-from lorebank._domain.item import Item
-from lorebank._domain.memory import Memory, RecallResult, Receipt, Reflection, Removal, Writer
-from lorebank._domain.mental_model import MentalModel, Revision
-from lorebank._domain.message import Message
-from lorebank._domain.operations import Directive, Document, Operation, OperationState
-from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
-from lorebank._domain.requests import (
-    Change,
-    FlushReport,
-    Health,
-    Integrity,
-    ListRequest,
-    RecallRequest,
-    ReflectRequest,
-    Selection,
-    Stats,
-)
-from lorebank._domain.scope import Scope, Scoping
-from lorebank._domain.session import Choices, DocumentWrite, History, Progress, Stored
-
 if TYPE_CHECKING:
     from lorebank._bank import Bank
+    from lorebank._domain.cursor import Claim, Known
+    from lorebank._domain.events import Listener
+    from lorebank._domain.item import Item
+    from lorebank._domain.memory import Memory, RecallResult, Receipt, Reflection, Removal, Writer
+    from lorebank._domain.mental_model import MentalModel, Revision
+    from lorebank._domain.message import Message
+    from lorebank._domain.operations import Directive, Document, Operation, OperationState
+    from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
+    from lorebank._domain.requests import (
+        Change,
+        FlushReport,
+        Health,
+        Integrity,
+        ListRequest,
+        RecallRequest,
+        ReflectRequest,
+        Selection,
+        Stats,
+    )
+    from lorebank._domain.scope import Scope, Scoping
+    from lorebank._domain.session import Choices, DocumentWrite, History, Progress, Stored
 
 T = TypeVar("T")
 

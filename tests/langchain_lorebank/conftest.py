@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,18 @@ from lorebank.testing import FaultServer
 
 PATIENT: dict[str, Any] = {"mental_models": {"auto_seed": False}, "recall": {"deadline": 20}}
 """Settings for the real server: seeds cost it model calls, and other tests keep it busy."""
-ENGINES = ("mnemopi", "hindsight", *(["real server"] if os.environ.get("LOREBANK_MATRIX") == "whole" else []))
+ENGINES = ("mnemopi", "hindsight", *(["real-server"] if os.environ.get("LOREBANK_MATRIX") == "whole" else []))
 
 
 @dataclass
 class Rig:
-    """Banks on one engine. `facts` are known before the test begins. On the `real` server, which others use too, banks have
-    names of their own.
-    """
+    """Banks on one engine, which may be the `real` server. `facts` are known before the test begins."""
 
     file: Path
     server: FaultServer | None
     stack: ExitStack
     real: bool = False
     events: list[Event] = field(default_factory=list)
-    suffix: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def open(self, bank: str = "alice", *facts: str, **options: Any) -> Bank:
         given = {"on_event": self.events.append, **options}
@@ -43,8 +41,7 @@ class Rig:
             opened = open_bank(f"sqlite:///{self.file}", bank=bank, **given)
         else:
             given = {"outbox": {"batch_seconds": 0.02}, **(PATIENT if self.real else {}), **given}
-            name = f"{bank}-{self.suffix}" if self.real else bank
-            opened = open_bank(self.server.url, bank=name, ledger=f"sqlite:///{self.file}", **given)
+            opened = open_bank(self.server.url, bank=bank, ledger=f"sqlite:///{self.file}", **given)
         self.stack.enter_context(opened)
         self.tell(opened, *facts)
         return opened
@@ -85,6 +82,17 @@ def lines(body: str) -> list[str]:
     return found
 
 
+class Apart(FaultServer):
+    """The real server, on which each test's banks have names of their own."""
+
+    def _behind(self, exchanges: Any) -> Any:
+        suffix, answer = uuid.uuid4().hex, super()._behind(exchanges)
+        return lambda request: answer(replace(request, path=_BANK.sub(rf"\g<0>-{suffix}", request.path)))
+
+
+_BANK = re.compile(r"(?<=/banks/)[^/]+")
+
+
 def sent(bank: Bank) -> list[str]:
     """What a server has of the sessions, in its order."""
     assert bank.flush(timeout=60, until="completed").done
@@ -95,10 +103,12 @@ def sent(bank: Bank) -> list[str]:
 @pytest.fixture(params=ENGINES)
 def rig(request: pytest.FixtureRequest, file: Path) -> Iterator[Rig]:
     """Both engines: the embedded one, and the small server in this process; with `LOREBANK_MATRIX=whole` the real server too."""
-    real = request.param == "real server"
+    real = request.param == "real-server"
     upstream = request.getfixturevalue("hindsight").url if real else None
     with ExitStack() as stack:
-        server = None if request.param == "mnemopi" else stack.enter_context(FaultServer(upstream=upstream))
+        server = (
+            None if request.param == "mnemopi" else stack.enter_context(Apart(upstream=upstream) if upstream else FaultServer())
+        )
         yield Rig(file, server, stack, real)
 
 

@@ -128,7 +128,7 @@ def test_only_a_chain_without_a_known_parent_is_a_root(bank: Bank) -> None:
 
 async def test_a_batch_of_two_users_is_kept_apart(rig: Rig) -> None:
     """Each run gets the memories of the user whom its metadata name, and is kept in that user's bank."""
-    bank, fake = rig.open("base", recall={"limit": 50, "max_tokens": 8_000}), model()
+    bank, fake = rig.open("base", recall={"limit": 50, "max_tokens": 8_000, "deadline": 20}), model()
     users = {name: bank.named(name) for name in ("ana", "ben")}
     rig.tell(users["ana"], "Ana prefers aisle seats.")
     rig.tell(users["ben"], "Ben prefers window seats.")

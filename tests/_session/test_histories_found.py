@@ -76,7 +76,6 @@ def test_a_repeated_call_is_not_the_run_that_is_skipped(session: Session, url: s
     assert kept(url) == [ONE, TWO]
 
 
-# OPEN BUG: after a skipped run, `_skipped` takes every new message before the next new user message for a part of it.
 @pytest.mark.parametrize("ids", [True, False])
 def test_an_edit_after_a_skipped_run_is_no_part_of_it(session: Session, url: str, ids: bool) -> None:
     """The edited message belongs to a run that was retained; it is sent as new."""
@@ -88,7 +87,6 @@ def test_an_edit_after_a_skipped_run_is_no_part_of_it(session: Session, url: str
     assert kept(url) == [ONE, TWO, OTHER, FIVE]
 
 
-# OPEN BUG: `_aligned` returns early where a list begins with the last history, and then asks for no skips.
 def test_what_was_skipped_stays_so_when_the_last_history_was_an_old_one(session: Session, url: str) -> None:
     """Without ids: an old list is handed over once more, then the talk goes on, with an earlier message edited."""
     session.after_turn([user(ONE), answer(TWO)])
@@ -99,7 +97,6 @@ def test_what_was_skipped_stays_so_when_the_last_history_was_an_old_one(session:
     assert not {THREE, FOUR} & set(kept(url))
 
 
-# OPEN BUG: `_aligned` does not ask for skips behind the known run (`sure`).
 def test_what_was_skipped_stays_so_behind_a_run_that_is_known(session: Session, url: str) -> None:
     """Without ids: an old list is handed over once more, then the list is trimmed to begin with its end."""
     session.after_turn([user(ONE), answer(TWO)])
@@ -121,7 +118,6 @@ def test_the_models_copy_of_a_message_is_that_message(session: Session, url: str
     assert kept(url) == [ONE, TWO]
 
 
-# OPEN BUG: a mode that does not retain clears a pending skip (`_withheld`), in the middle of the run that it was for.
 def test_a_skip_is_for_a_run_and_not_for_half_of_it(session: Session, url: str) -> None:
     """A run that began while the session was ignored is the one that was skipped, to its end."""
     session.skip_next()
@@ -139,7 +135,6 @@ def contents(server: FaultServer) -> list[str]:
     return [row["content"] for line in arrays for row in json.loads(line)]
 
 
-# OPEN BUG: `last_turn` takes the place of the held window though that holds messages which the new one does not.
 @pytest.mark.parametrize("rewound", [False, True], ids=["edited", "rewound"])
 def test_a_turn_that_waits_is_not_lost_with_its_edit(remote: Callable[..., World], server: FaultServer, rewound: bool) -> None:
     """`last-turn` below the cadence: the held window is replaced by one without the old text, which was never sent."""
@@ -155,7 +150,6 @@ def test_a_turn_that_waits_is_not_lost_with_its_edit(remote: Callable[..., World
     assert {fate.line[1] for fate in talk.fates} <= set(contents(server))
 
 
-# OPEN BUG: echoes leave no lasting claim: in a history that is aligned they count as kept (`last-turn`).
 @pytest.mark.parametrize("mode", ["full-session", "last-turn"])
 def test_an_echo_is_in_no_transcript_that_is_sent_later(server: FaultServer, tmp_path: Path, mode: str) -> None:
     """An answer that only repeats what was recalled is passed for good: also by whole transcripts, trimmed ones too."""
@@ -188,7 +182,6 @@ def test_a_second_observer_tells_nothing_new(url: str) -> None:
     assert kept(url) == ["yes", "ok", "yes", "ok"]
 
 
-# OPEN BUG: a repeated `before_turn` sets `opened` again.
 def test_a_turn_that_is_over_is_not_begun_anew_by_a_repeated_call(session: Session, url: str) -> None:
     """Without ids: `before_turn` is repeated after the turn has ended; then the user goes back, and says the same in another
     place: that is a message of its own.
@@ -200,7 +193,6 @@ def test_a_turn_that_is_over_is_not_begun_anew_by_a_repeated_call(session: Sessi
     assert kept(url) == ["hello", "hi", "ok", "done", "ok", "what is ok?"]
 
 
-# OPEN BUG: `Transport.close` lets a sender that is still on its way make a new pool, which nobody closes.
 def test_a_bank_that_is_closed_leaves_no_connection_open(server: FaultServer, tmp_path: Path) -> None:
     """The sender was on its way when the bank was closed: what it opens then is closed by it."""
     server.fault(Fault(delay=1.0), path="banks/alice$", times=1)

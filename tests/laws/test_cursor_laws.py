@@ -154,7 +154,6 @@ class PlainPlace:
         """A dict goes by itself."""
 
 
-# OPEN BUGS: `_aligned` does not ask for skips before its early return, nor behind the run that it knows; `opened`.
 def test_many_histories() -> None:
     """The same from seeds, as many as time allows."""
     for seed in range(30 * EXAMPLES):

@@ -241,7 +241,6 @@ class InDocuments(OnAServer):
             self.folder.cleanup()
 
 
-# OPEN BUG: `last_turn` takes the place of the held window though that holds messages which the new one does not.
 @pytest.mark.parametrize(
     "retain", [{"retain_mode": "full-session"}, {"retain_mode": "last-turn"}], ids=lambda each: each["retain_mode"]
 )

@@ -1,4 +1,4 @@
-"""lorebank for LlamaIndex: a tool spec and a retriever over a bank.
+"""lorebank for LlamaIndex: memory for agents, chat engines and query engines, tools and a retriever over a bank.
 
 >>> from llamaindex_lorebank import BankRetriever
 
@@ -15,17 +15,46 @@ if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
     raise ImportError("llamaindex_lorebank needs LlamaIndex: pip install 'lorebank[llamaindex]'")
 
 if TYPE_CHECKING:
+    from llamaindex_lorebank.block import BankMemoryBlock
+    from llamaindex_lorebank.callbacks import MemoryCallbackHandler
+    from llamaindex_lorebank.events import MemoryEventHandler
+    from llamaindex_lorebank.memory import BankMemory
     from llamaindex_lorebank.messages import to_message, to_messages
     from llamaindex_lorebank.models import CompleterLLM, LLMCompleter
+    from llamaindex_lorebank.postprocessor import MentalModelPostprocessor
+    from llamaindex_lorebank.query_engine import MemoryQueryEngine, is_memory
     from llamaindex_lorebank.retriever import BankRetriever
+    from llamaindex_lorebank.runnable import with_memory
     from llamaindex_lorebank.tools import BankToolSpec
 
-__all__ = ["BankRetriever", "BankToolSpec", "CompleterLLM", "LLMCompleter", "to_message", "to_messages"]
+__all__ = [
+    "BankMemory",
+    "BankMemoryBlock",
+    "BankRetriever",
+    "BankToolSpec",
+    "CompleterLLM",
+    "LLMCompleter",
+    "MemoryCallbackHandler",
+    "MemoryEventHandler",
+    "MemoryQueryEngine",
+    "MentalModelPostprocessor",
+    "is_memory",
+    "to_message",
+    "to_messages",
+    "with_memory",
+]
 
 _HOMES = {
+    "block": ("BankMemoryBlock",),
+    "callbacks": ("MemoryCallbackHandler",),
+    "events": ("MemoryEventHandler",),
+    "memory": ("BankMemory",),
     "messages": ("to_message", "to_messages"),
     "models": ("CompleterLLM", "LLMCompleter"),
+    "postprocessor": ("MentalModelPostprocessor",),
+    "query_engine": ("MemoryQueryEngine", "is_memory"),
     "retriever": ("BankRetriever",),
+    "runnable": ("with_memory",),
     "tools": ("BankToolSpec",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

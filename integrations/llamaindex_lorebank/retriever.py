@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -10,7 +10,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llamaindex_lorebank.runs import bank_of
-from lorebank import Bank, RecallResult
+from lorebank import Bank, Memory
 from lorebank.seams import BankResolver, Retrieval, checked, described
 
 
@@ -37,7 +37,7 @@ class BankRetriever(BaseRetriever):
     ) -> None:
         self._bank = checked(bank)
         self._retrieval = Retrieval(similarity_top_k, max_tokens, types, tags, tags_match, on_failure)
-        super().__init__(callback_manager=callback_manager, **kwargs)
+        super().__init__(callback_manager=callback_manager, **kwargs)  # pyright: ignore[reportUnknownMemberType]
 
     @property
     def similarity_top_k(self) -> int:
@@ -45,27 +45,34 @@ class BankRetriever(BaseRetriever):
         return self._retrieval.limit
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(self._retrieval.recall(bank_of(self._bank), query_bundle.query_str))
+        return nodes_of(self._retrieval.recall(bank_of(self._bank), query_bundle.query_str))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(await self._retrieval.arecall(bank_of(self._bank), query_bundle.query_str))
+        return nodes_of(await self._retrieval.arecall(bank_of(self._bank), query_bundle.query_str))
 
 
+OURS = "lorebank"
+"""The metadata that tells what memory gave from documents: `"memory"`, or `"mental model"`."""
 SHOWN = ("mentioned_at",)
 """The metadata that a model sees beside the text; the rest is for the application."""
 
 
-def _nodes(result: RecallResult) -> list[NodeWithScore]:
-    nodes: list[NodeWithScore] = []
-    for memory in result:
-        metadata = described(memory)
-        hidden = [name for name in metadata if name not in SHOWN]
-        node = TextNode(
-            id_=memory.id,
-            text=memory.text,
-            metadata=metadata,
-            excluded_llm_metadata_keys=hidden,
-            excluded_embed_metadata_keys=list(metadata),
-        )
-        nodes.append(NodeWithScore(node=node, score=memory.score))
-    return nodes
+def nodes_of(memories: Iterable[Memory], shown: Sequence[str] = SHOWN) -> list[NodeWithScore]:
+    """Memories as nodes; `shown` names the metadata that a model sees."""
+    return [NodeWithScore(node=_node(memory, shown), score=memory.score) for memory in memories]
+
+
+def is_memory(source: NodeWithScore) -> bool:
+    """Whether a source of an answer is a memory, or the mental models, and not a document."""
+    return OURS in source.node.metadata
+
+
+def _node(memory: Memory, shown: Sequence[str]) -> TextNode:
+    metadata = {OURS: "memory", **described(memory)}
+    return TextNode(
+        id_=memory.id,
+        text=memory.text,
+        metadata=metadata,
+        excluded_llm_metadata_keys=[name for name in metadata if name not in shown],
+        excluded_embed_metadata_keys=list(metadata),
+    )

@@ -170,12 +170,14 @@ class Injection:
     `system_prefix` belongs at the start of the system message: instructions and mental models, bytes that stay the same.
     `memories` is the block for this call only, placed by `position`; empty where there is nothing to tell. `result` is the
     turn's recall; its `state` tells "nothing known" from "could not be asked". `None` where nothing was asked at all.
+    `mental_models` is the prefix's last part alone, for hosts that have no system message.
     """
 
     system_prefix: str = ""
     memories: str = ""
     result: RecallResult | None = None
     position: Literal["in-user", "before-user", "system"] = "in-user"
+    mental_models: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.system_prefix or self.memories)

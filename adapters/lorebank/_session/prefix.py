@@ -117,15 +117,15 @@ class Prefix:
         self._home, self._models = home, models
         self._frozen: str | None = None
 
-    def text(self, mode: Mode, offer: Offer, wait: float) -> str:
-        """The prefix; with `freeze="session"` the models that were there first stay."""
+    def text(self, mode: Mode, offer: Offer, wait: float) -> tuple[str, str]:
+        """The prefix, and the block of mental models in it; with `freeze="session"` the models that were there first stay."""
         settings, recalls = self._home.settings, MATRIX[mode].recall
         block = self._models.block(wait) if recalls else ""
         if recalls and settings.mental_models.freeze == "session":
             self._frozen = block if self._frozen is None else self._frozen
             block = self._frozen
         blocks = recalls and (settings.recall.auto_recall or bool(block))
-        return "\n\n".join(filter(None, (instructions(mode, offer, blocks=blocks), block)))
+        return "\n\n".join(filter(None, (instructions(mode, offer, blocks=blocks), block))), block
 
     def reload(self) -> None:
         """Reads the models now; raises where that can't be done."""

@@ -25,6 +25,8 @@ from lorebank.errors import LorebankError
 CONTEXT_TURNS = {"mnemopi": 3, "hindsight": 1}
 QUERY_CHARS = {"mnemopi": 4_000, "hindsight": 800}
 """The backends' own defaults: the one ranks long queries well, the other cuts them."""
+AHEAD = -1
+"""The number of a turn that was asked for by `prefetch`, before anybody has recorded it."""
 
 
 @dataclass(slots=True)

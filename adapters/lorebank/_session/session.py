@@ -35,7 +35,7 @@ from lorebank._session.chosen import Chosen
 from lorebank._session.home import Home
 from lorebank._session.listed import Listed, Recent
 from lorebank._session.prefix import Prefix
-from lorebank._session.recalling import Recalling, Turn
+from lorebank._session.recalling import AHEAD, Recalling, Turn
 from lorebank._session.recording import Recorded, Recorder
 from lorebank._session.shared import Shared
 from lorebank._session.tags import SessionTags
@@ -110,12 +110,12 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
         """What `before_turn` would give, recording nothing: for hosts that can't tell the user's own words yet."""
         call = call_of(messages, history, run_id)
         with self._serial:
-            until = self._ticks() + self._settings.recall.deadline
             if self._off:
                 return Injection(position=self._settings.recall.position)
+            until = self._ticks() + self._settings.recall.deadline
             newest = next((digest_of(m) for m in reversed(call.messages) if m.role == "user" and not m.injected), b"")
-            turns = self._turn.key[0] if self._turn.key[1] == newest else -1
-            return self._injection(call, Recorded(self.choices, (turns, newest), TurnReceipt()), until)
+            number = self._turn.key[0] if self._turn.key[1] == newest else AHEAD
+            return self._injection(call, Recorded(self.choices, (number, newest), TurnReceipt()), until)
 
     def after_turn(
         self,
@@ -162,9 +162,7 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     def last_recall(self) -> Trace | None:
         """How the last turn's recall went; from the ledger where this process has made none (`keep_traces`)."""
         with self._serial:
-            if self._turn.trace is not None:
-                return self._turn.trace
-            return None if self._off else Trace.read(self._recorder.last_trace())
+            return self._turn.trace or (None if self._off else Trace.read(self._recorder.last_trace()))
 
     def reload_mental_models(self) -> None:
         """Reads the bank's mental models now; raises where that can't be done."""
@@ -300,18 +298,17 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
 
     def _injection(self, call: Call, recorded: Recorded, until: float) -> Injection:
         """Prefix and memories for a call, by the moment `until`."""
-        position = self._settings.recall.position
-        turn = self._turn_of(recorded, call)
+        position, turn = self._settings.recall.position, self._turn_of(recorded, call)
         if turn is not None:
             self._recalling.ask(turn)
-        prefix = self._prefix.text(recorded.choices.mode, call.offer or self.offer, until - self._ticks())
+        prefix, models = self._prefix.text(recorded.choices.mode, call.offer or self.offer, until - self._ticks())
         if turn is None:
-            return Injection(prefix, position=position)
-        fresh = not turn.over
+            return Injection(prefix, position=position, mental_models=models)
+        over = turn.over
         self._recalling.serve(turn, self._seen(call, recorded), until - self._ticks())
-        if fresh:
+        if not over:
             self._look(turn)
-        return Injection(prefix, turn.memories, turn.result, position)
+        return Injection(prefix, turn.memories, turn.result, position, models)
 
     def _record(self, call: Call, verb: str) -> Recorded:
         """Records a call; where that fails the turn goes on with what was known of the session."""
@@ -342,11 +339,13 @@ class Session(AbstractContextManager["Session", None], AbstractAsyncContextManag
     def _turn_of(self, recorded: Recorded, call: Call) -> Turn | None:
         """The turn that a call belongs to; `None` where nothing is to be recalled."""
         recall = self._settings.recall
-        if not MATRIX[recorded.choices.mode].recall or not recall.auto_recall:
+        number, newest = recorded.turn
+        silent = not MATRIX[recorded.choices.mode].recall or not recall.auto_recall or recorded.turn == (AHEAD, b"")
+        if silent or (recall.recall_when == "first-turn" and number > 1):
             return None
-        if recall.recall_when == "first-turn" and recorded.turn[0] > 1:
-            return None
-        if self._turn.key != recorded.turn or recorded.turn == (0, b""):
+        if self._turn.key == (AHEAD, newest):
+            self._turn.key = recorded.turn  # begun by `prefetch`
+        elif self._turn.key != recorded.turn or not newest:
             self._turn = Turn(recorded.turn, self._recalling.query(self._recent.conversation(call)))
         return self._turn
 

@@ -42,12 +42,17 @@ class RunSessions(Forkable):
 
     def of(self, bank: Bank, run: Mapping[str, Any]) -> Session:
         """The session of a run: its `thread_id`, else its `session_id`, else one for this process and bank, with a warning."""
-        return self._opened(bank, self._fixed or named(run) or _of_process(bank))
+        return self._opened(bank, self._fixed or self.name_of(run) or _of_process(bank))
 
     def named(self, bank: Bank, run: Mapping[str, Any]) -> Session | None:
         """The session of a run that says which one it belongs to."""
-        name = self._fixed or named(run)
+        name = self._fixed or self.name_of(run)
         return None if name is None else self._opened(bank, name)
+
+    @staticmethod
+    def name_of(run: Mapping[str, Any]) -> str | None:
+        """What a run calls its conversation."""
+        return next((str(run[each]) for each in NAMES if run.get(each)), None)
 
     def _opened(self, bank: Bank, name: str) -> Session:
         key = id(bank.connections), bank.scope, name
@@ -81,11 +86,6 @@ class RunSessions(Forkable):
     def after_fork(self) -> None:
         """The child opens its own."""
         self._lock, self._open, self._used = threading.Lock(), OrderedDict(), {}
-
-
-def named(run: Mapping[str, Any]) -> str | None:
-    """What a run calls its conversation."""
-    return next((str(run[each]) for each in NAMES if run.get(each)), None)
 
 
 def _of_process(bank: Bank) -> str:

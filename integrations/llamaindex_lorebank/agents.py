@@ -18,7 +18,7 @@ from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import FunctionTool
 
 from llamaindex_lorebank.injecting import with_system
-from llamaindex_lorebank.memory import BankMemory, Chat, restored, saved
+from llamaindex_lorebank.memory import BankMemory, Chat, OwnedBuffer, restored, saved
 from llamaindex_lorebank.messages import OUR_TOOLS
 from llamaindex_lorebank.runs import as_parent, bank_of, named_session, parent_of
 from llamaindex_lorebank.tools import BankToolSpec
@@ -54,12 +54,16 @@ class RunMemory(BankMemory):
         """What a `Context` keeps of it: the memory that the agent was given."""
         if isinstance(self._given, BankMemory):
             return {"given": self._given.to_dict(**kwargs)}
-        return saved(self._given)
+        return {**saved(self._given), "owner": owner_of(self._now.bank), "foreign": self._now.foreign}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Any:
         """The memory that the agent was given; the next run's memory is made around it."""
-        return BankMemory.from_dict(data["given"], **kwargs) if "given" in data else restored(data)
+        if "given" in data:
+            return BankMemory.from_dict(data["given"], **kwargs)
+        kept = OwnedBuffer(**dict(restored(data)))
+        kept.owner, kept.foreign = data["owner"], data["foreign"]
+        return kept
 
     async def offer(self, offer: Offer) -> None:
         """Tells the session which memory tools the model of the next call has."""
@@ -82,9 +86,9 @@ class Memories:
         """Raises for a run without its user."""
         bank_of(self.bank)
 
-    def of_run(self, memory: BaseMemory) -> RunMemory:
+    async def of_run(self, memory: BaseMemory) -> RunMemory:
         """The memory of the present run. One that is a `BankMemory` keeps its bank and its session; another one's messages are
-        told to the bank of the present user.
+        told to the bank of the present user, but for those of another user who has had the conversation before.
         """
         given = memory.given if isinstance(memory, RunMemory) else memory
         if isinstance(given, BankMemory):
@@ -93,7 +97,25 @@ class Memories:
         bank = bank_of(self.bank)
         name = named_session() or getattr(given, "session_id", None)
         session = parent_of(bank) or self._sessions.of(bank, {"session_id": name})
-        return RunMemory(Chat(bank, session, given, "apart"), given)
+        chat = Chat(bank, session, given, "apart")
+        chat.foreign = await _foreign(memory, given, owner_of(bank))
+        return RunMemory(chat, given)
+
+
+def owner_of(bank: Bank) -> str:
+    """Whose a conversation is."""
+    return ",".join((bank.scope.bank, *bank.scope.stamp))
+
+
+async def _foreign(memory: BaseMemory, given: BaseMemory, owner: str) -> int:
+    """How many messages of a conversation belong to somebody else than its present owner."""
+    if isinstance(memory, RunMemory):
+        before, foreign = owner_of(memory.now.bank), memory.now.foreign
+    elif isinstance(memory, OwnedBuffer):
+        before, foreign = memory.owner, memory.foreign
+    else:
+        return 0
+    return foreign if before == owner else len(await given.aget_all())
 
 
 class Remembering:
@@ -113,7 +135,7 @@ class Remembering:
         await host._init_context(ctx, ev)  # noqa: SLF001 - the host's
         if self._lorebank is not None:
             memory = await ctx.store.get("memory")
-            await ctx.store.set("memory", self._lorebank.of_run(memory))
+            await ctx.store.set("memory", await self._lorebank.of_run(memory))
 
     async def _call_tool(self, ctx: Any, tool: Any, tool_input: dict[str, Any]) -> Any:
         """Lets an agent inside the tool know that it is a sub-agent."""

@@ -13,10 +13,12 @@ from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.memory import BaseMemoryBlock
 
 from llamaindex_lorebank.injecting import parted
-from llamaindex_lorebank.memory import CHATS, asking, asks, told
+from llamaindex_lorebank.memory import CHATS, asking, asks
+from llamaindex_lorebank.messages import spoken
 from llamaindex_lorebank.runs import bank_of, named_session
+from llamaindex_lorebank.tracing import guarded
 from lorebank import Bank, Injection, Session
-from lorebank.seams import BankResolver, RunSessions, ahead_of, checked, quiet
+from lorebank.seams import BankResolver, RunSessions, ahead_of, checked
 
 MEMORIES = "<memories>\n"
 """Where the memories begin in what a block gives."""
@@ -85,11 +87,11 @@ class BankMemoryBlock(BaseMemoryBlock[str]):
         history = transcript.shown(said)
         injection = Injection()
         if asking(said, None)[0]:
-            with quiet(session, "before_turn"):
-                injection = await session.abefore_turn(told(history))
+            with guarded(session, "before_turn"):
+                injection = await session.abefore_turn(spoken(history))
         elif said:
-            with quiet(session, "after_turn"):
-                await session.aafter_turn(told(history))
+            with guarded(session, "after_turn"):
+                await session.aafter_turn(spoken(history))
         return ahead_of(*parted(injection, "user"))
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
@@ -97,8 +99,8 @@ class BankMemoryBlock(BaseMemoryBlock[str]):
         name = messages[0].additional_kwargs.get("session_id") if messages else None
         session, transcript = self._present(name)
         if transcript.left(messages):
-            with quiet(session, "after_turn"):
-                await session.aafter_turn(told(transcript.messages))
+            with guarded(session, "after_turn"):
+                await session.aafter_turn(spoken(transcript.messages))
 
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
         """The block without memories; nothing where it has none."""

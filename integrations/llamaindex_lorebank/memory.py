@@ -18,8 +18,9 @@ from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
 from llamaindex_lorebank.injecting import Place, injected, parted, remembering, said_only, with_system
 from llamaindex_lorebank.messages import SYSTEM, spoken
 from llamaindex_lorebank.runs import bank_of, named_session
+from llamaindex_lorebank.tracing import guarded
 from lorebank import Bank, Injection, Message, Session, UsageError
-from lorebank.seams import Alias, BankResolver, Offer, RunSessions, checked, quiet
+from lorebank.seams import Alias, BankResolver, Offer, RunSessions, checked
 
 _open: WeakValueDictionary[str, Any] = WeakValueDictionary()
 """The banks of this process's memories, by a name that says nothing: a `Context` that goes on here finds them again."""
@@ -29,8 +30,8 @@ CHATS = 1_000
 
 @dataclass(slots=True)
 class Chat:
-    """One conversation: what the host stores of it, and the session that is told. `prefix` is what the system message begins
-    with, where `place` leaves that to who asks.
+    """One conversation: what the host stores of it, and the session that is told all but its first `foreign` messages, which
+    somebody else has said. `prefix` is what the system message begins with, where `place` leaves that to who asks.
     """
 
     bank: Bank
@@ -39,28 +40,29 @@ class Chat:
     place: Place = "user"
     offer: Offer | None = None
     prefix: str = ""
+    foreign: int = 0
 
     def before(self, history: Sequence[ChatMessage], asked: str | None) -> Injection:
         """Tells the session what the user has said, and gives what belongs in front of it."""
-        with quiet(self.session, "before_turn"):
-            return self.session.before_turn(told(history, asked), offer=self.offer)
+        with guarded(self.session, "before_turn"):
+            return self.session.before_turn(self.told(history, asked), offer=self.offer)
         return Injection()
 
     async def abefore(self, history: Sequence[ChatMessage], asked: str | None) -> Injection:
         """Awaitable form of `before`."""
-        with quiet(self.session, "before_turn"):
-            return await self.session.abefore_turn(told(history, asked), offer=self.offer)
+        with guarded(self.session, "before_turn"):
+            return await self.session.abefore_turn(self.told(history, asked), offer=self.offer)
         return Injection()
 
     def after(self, history: Sequence[ChatMessage]) -> None:
         """Tells the session all that was said."""
-        with quiet(self.session, "after_turn"):
-            self.session.after_turn(told(history))
+        with guarded(self.session, "after_turn"):
+            self.session.after_turn(self.told(history))
 
     async def aafter(self, history: Sequence[ChatMessage]) -> None:
         """Awaitable form of `after`."""
-        with quiet(self.session, "after_turn"):
-            await self.session.aafter_turn(told(history))
+        with guarded(self.session, "after_turn"):
+            await self.session.aafter_turn(self.told(history))
 
     def shown(self, stored: Sequence[ChatMessage], injection: Injection, asked: str | None) -> list[ChatMessage]:
         """The stored messages as the model is to see them. What is `asked` is no message yet: the host adds it behind these."""
@@ -71,10 +73,9 @@ class Chat:
             messages = [*stored, *([injected(memories)] if memories else [])]
         return with_system(messages, self.prefix) if self.place == "system" and self.prefix else messages
 
-
-def told(history: Sequence[ChatMessage], asked: str | None = None) -> list[Message]:
-    """A history in neutral messages, and what the user says next."""
-    return [*spoken(history), *([] if asked is None else [Message("user", asked)])]
+    def told(self, history: Sequence[ChatMessage], asked: str | None = None) -> list[Message]:
+        """What the session is told: neutral messages, and what the user says next."""
+        return [*spoken(history)[self.foreign :], *([] if asked is None else [Message("user", asked)])]
 
 
 def asking(history: Sequence[ChatMessage], input: object) -> tuple[bool, str | None]:
@@ -245,6 +246,7 @@ class BankMemory(BaseMemory):
     def set(self, messages: list[ChatMessage]) -> None:
         """Stores these messages in the place of all. Those that were never seen are retained; the bank forgets none."""
         chat, said = self.conversation(), said_only(messages)
+        chat.foreign = 0
         chat.primary.set(said)
         if said:
             chat.after(said)
@@ -252,6 +254,7 @@ class BankMemory(BaseMemory):
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Awaitable form of `set`."""
         chat, said = self.conversation(), said_only(messages)
+        chat.foreign = 0
         await chat.primary.aset(said)
         if said:
             await chat.aafter(said)
@@ -337,14 +340,21 @@ def buffer(token_limit: int | None, messages: list[ChatMessage] | None = None) -
     return cast("BaseMemory", made.from_defaults(chat_history=messages, token_limit=token_limit))
 
 
+class OwnedBuffer(ChatMemoryBuffer):
+    """A buffer that a `Context` has kept: whose the conversation was, and how many of its messages somebody else has said."""
+
+    owner: str = ""
+    foreign: int = 0
+
+
 def saved(primary: BaseMemory) -> dict[str, Any]:
     """A buffer's messages, to be stored. The host's own `to_dict` fails on them with some versions of pydantic."""
-    if type(primary) is not ChatMemoryBuffer:
+    if type(primary) not in (ChatMemoryBuffer, OwnedBuffer):
         raise UsageError(
             f"a {type(primary).__name__} keeps its messages elsewhere: pass the memory again, nothing of it is saved"
         )
     messages = [each.model_dump(mode="json") for each in primary.get_all()]
-    return {"token_limit": primary.token_limit, "messages": messages}
+    return {"token_limit": cast("ChatMemoryBuffer", primary).token_limit, "messages": messages}
 
 
 def restored(stored: Any) -> Any:

@@ -12,9 +12,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llamaindex_lorebank.retriever import OURS, SHOWN, nodes_of
 from llamaindex_lorebank.runs import bank_of, parent_of, run_tags
+from llamaindex_lorebank.tracing import guarded
 from llamaindex_lorebank.turns import observed_run
 from lorebank import Bank, Injection, Memory, Session
-from lorebank.seams import BankResolver, Message, RunSessions, checked, fence, quiet
+from lorebank.seams import BankResolver, Message, RunSessions, checked, fence
 
 MODELS_ID = "lorebank-mental-models"
 
@@ -78,7 +79,7 @@ class MentalModelPostprocessor(BaseNodePostprocessor):
         if (session := self._session()) is None:
             return nodes
         injection, said = Injection(), self._said(query_bundle)
-        with quiet(session, "prefetch"):
+        with guarded(session, "prefetch"):
             injection = session.prefetch(said, history="delta" if said else "full", run_id=observed_run())
         return _among(nodes, injection)
 
@@ -88,7 +89,7 @@ class MentalModelPostprocessor(BaseNodePostprocessor):
         if (session := self._session()) is None:
             return nodes
         injection, said = Injection(), self._said(query_bundle)
-        with quiet(session, "prefetch"):
+        with guarded(session, "prefetch"):
             injection = await session.aprefetch(said, history="delta" if said else "full", run_id=observed_run())
         return _among(nodes, injection)
 

@@ -19,6 +19,7 @@ from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATT
 from llamaindex_lorebank.postprocessor import memory_nodes, models_node, note_node
 from llamaindex_lorebank.retriever import BankRetriever, is_memory
 from llamaindex_lorebank.runs import as_parent, bank_of, parent_of, run_tags
+from llamaindex_lorebank.tracing import guarded
 from llamaindex_lorebank.turns import WATCHED, answer_of, observed_run, sources_of, told
 from lorebank import Bank, Injection, Memory, Session, UsageError
 from lorebank.seams import (
@@ -29,7 +30,6 @@ from lorebank.seams import (
     RunSessions,
     ahead_of,
     checked,
-    quiet,
     render_memories,
 )
 
@@ -237,7 +237,7 @@ class MemoryQueryEngine(BaseQueryEngine):
             return self._engine.query(bundle)
         turn = self._turn(bank, bundle)
         ask = turn.session.before_turn if self._share.retain else turn.session.prefetch
-        with quiet(turn.session, "before_turn"):
+        with guarded(turn.session, "before_turn"):
             self._give(bank, turn, ask([turn.said], history="delta", run_id=turn.run))
         with self._watching(bank, turn):
             response = self._asked(bundle, turn)
@@ -249,7 +249,7 @@ class MemoryQueryEngine(BaseQueryEngine):
             return await self._engine.aquery(bundle)
         turn = self._turn(bank, bundle)
         ask = turn.session.abefore_turn if self._share.retain else turn.session.aprefetch
-        with quiet(turn.session, "before_turn"):
+        with guarded(turn.session, "before_turn"):
             self._give(bank, turn, await ask([turn.said], history="delta", run_id=turn.run))
         with self._watching(bank, turn):
             response = await self._aasked(bundle, turn)
@@ -334,12 +334,12 @@ class MemoryQueryEngine(BaseQueryEngine):
 
     def _over(self, turn: _Turn, answer: str | None) -> None:
         if self._share.retain:
-            with quiet(turn.session, "after_turn"):
+            with guarded(turn.session, "after_turn"):
                 turn.session.after_turn(told(turn.said, answer, turn.sources), history="delta", run_id=turn.run)
 
     async def _aover(self, turn: _Turn, answer: str | None) -> None:
         if self._share.retain:
-            with quiet(turn.session, "after_turn"):
+            with guarded(turn.session, "after_turn"):
                 await turn.session.aafter_turn(told(turn.said, answer, turn.sources), history="delta", run_id=turn.run)
 
     def _broke(self, turn: _Turn, answer: str | None) -> None:

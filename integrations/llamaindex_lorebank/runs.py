@@ -10,17 +10,15 @@ from typing import Any
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from lorebank import Bank, Session
-from lorebank.seams import Alias, BankResolver, resolve
+from lorebank.seams import Alias, BankResolver, RunSessions, resolve
 
 LOOKED = 'the run\'s instrument tags: with instrument_tags({"user_id": ...})'
-NAMES = ("session_id", "thread_id")
-"""The tags that name the conversation, the first that is there."""
 _parents: ContextVar[Mapping[object, Session] | None] = ContextVar("lorebank_parents", default=None)
 
 
 def bank_of(bank: Bank | BankResolver) -> Bank:
     """The bank of the present run. With `per_user`, a run without its user is a `UsageError` that says where to put it."""
-    return bank if isinstance(bank, Bank) else resolve(bank, run_tags(), looked=LOOKED)
+    return resolve(bank, run_tags(), looked=LOOKED) if isinstance(bank, BankResolver) else bank
 
 
 def run_tags() -> dict[str, Any]:
@@ -30,8 +28,7 @@ def run_tags() -> dict[str, Any]:
 
 def named_session() -> str | None:
     """What the present run calls its conversation."""
-    tags = run_tags()
-    return next((str(tags[name]) for name in NAMES if tags.get(name)), None)
+    return RunSessions.name_of(run_tags())
 
 
 def parent_of(bank: Bank) -> Alias | None:

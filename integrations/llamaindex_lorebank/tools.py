@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from llama_index.core.tools import FunctionTool, ToolMetadata
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llamaindex_lorebank.runs import bank_of
-from lorebank import Bank
-from lorebank.seams import TOOLBOOK, BankResolver, MemoryTools, ToolName, ToolReply, checked, offered
+from llamaindex_lorebank.messages import OUR_TOOLS
+from llamaindex_lorebank.runs import bank_of, parent_of, run_tags
+from lorebank import Bank, Session
+from lorebank.seams import TOOLBOOK, Alias, BankResolver, MemoryTools, RunSessions, ToolName, ToolReply, checked, offered
+
+_sessions = RunSessions()
+"""The sessions whose modes the tools obey."""
 
 
 class BankToolSpec(BaseToolSpec):
@@ -25,6 +30,7 @@ class BankToolSpec(BaseToolSpec):
         self._bank = checked(bank)
         self._names = offered(include, self._bank)
         self._prefix = prefix
+        OUR_TOOLS.update({prefix + name: name for name in self._names if prefix})
         self.spec_functions = [(name, f"a{name}") for name in self._names]
 
     def to_tool_list(
@@ -67,8 +73,14 @@ class BankToolSpec(BaseToolSpec):
         return await self._tools().aedit(operation, id, **changes)
 
     def _tools(self) -> MemoryTools:
-        return MemoryTools(bank_of(self._bank), editable="memory_edit" in self._names)
+        bank = bank_of(self._bank)
+        return MemoryTools(bank, editable="memory_edit" in self._names, session=partial(_session_of, bank))
 
     def _metadata(self, name: ToolName) -> ToolMetadata:
         entry = TOOLBOOK[name]
         return ToolMetadata(name=self._prefix + entry.name, description=entry.description, fn_schema=entry.arguments)
+
+
+def _session_of(bank: Bank) -> Session | Alias | None:
+    """The session whose mode the tools obey: that of the agent they run in, else the one that the run's tags name."""
+    return parent_of(bank) or _sessions.named(bank, run_tags())

@@ -1,5 +1,6 @@
-"""The fences of the README and of the page on sessions run as they stand."""
+"""The fences of the README and of the pages on sessions and on both frameworks run as they stand."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -11,16 +12,13 @@ import pytest
 from pytest_examples import CodeExample, EvalExample, find_examples
 
 from langchain_lorebank.testing import ScriptedChatModel, call
-from llamaindex_lorebank.testing import ScriptedLLM
+from llamaindex_lorebank.testing import StrictLLM
 from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PYTHON = [
-    example
-    for example in find_examples(README, ROOT / "docs" / "sessions.md", ROOT / "docs" / "langchain.md")
-    if example.prefix == "python"
-]
+PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex"))]
+PYTHON = [example for example in find_examples(*PAGES) if example.prefix == "python"]
 
 
 @pytest.fixture
@@ -50,9 +48,9 @@ def test_a_fence_runs(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     if "HINDSIGHT_API_URL" in example.source:
         monkeypatch.setenv("HINDSIGHT_API_URL", server.url)
-    names = eval_example.run(example, module_globals={"model": model, "llm": ScriptedLLM(answer=lambda prompt: prompt)})
+    names = eval_example.run(example, module_globals={"model": model, "llm": StrictLLM(script=["Noted."])})
     if "agent" in names:
-        assert names["agent"].invoke({"messages": [("user", "I like tea")]})["messages"][-1].text == "Noted."
+        assert said_by(names["agent"]) == "Noted."
     if "engine" in names:
         assert str(names["engine"].query("What does Ana like?"))
     if "receipt" in names:
@@ -63,9 +61,20 @@ def test_a_fence_runs(
     assert example.source
 
 
-def test_there_are_seven_fences() -> None:
-    """LangChain and a session by hand, here and in pages of their own; LlamaIndex, no framework, a memory server."""
-    assert len(PYTHON) == 7
+def said_by(agent: Any) -> str:
+    """What an agent of either framework answers."""
+    if hasattr(agent, "invoke"):
+        return str(agent.invoke({"messages": [("user", "I like tea")]})["messages"][-1].text)
+
+    async def run() -> str:
+        return str(await agent.run("I like tea"))
+
+    return asyncio.run(run())
+
+
+def test_there_are_nine_fences() -> None:
+    """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server."""
+    assert len(PYTHON) == 9
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

@@ -118,17 +118,21 @@ async def test_a_context_goes_on(rig: Rig, kind: str, given: str, how: str) -> N
     assert (rig.recalls, rig.kept(bank, "c")) == (2, [ASKED, *KEPT[kind], ANSWER, THEN, *KEPT[kind], "Yes."])
 
 
-async def test_a_context_tells_the_bank_of_whoever_goes_on(rig: Rig) -> None:
-    """The bank is the run's; as the conversation is in the context, whoever goes on with it is told all of it."""
+@pytest.mark.parametrize("how", ["again", "restored"])
+async def test_a_context_tells_nobody_s_bank_what_another_user_has_said(rig: Rig, how: str) -> None:
+    """The bank is the run's. The model sees the conversation that is in the context; each bank gets its user's own part."""
     hall = rig.open("hall")
-    llm = StrictLLM(script=[ANSWER, "Yes."])
+    llm = StrictLLM(script=[ANSWER, "Yes.", "No."])
     agent = with_memory(agent_of("function", llm), per_user(hall))
     context = Context(agent)
-    for user, text in (("ana", ASKED), ("ben", THEN)):
+    for user, text in (("ana", ASKED), ("ben", THEN), ("ana", "Is that all?")):
         with instrument_tags({"user_id": user, "session_id": "c"}):
             await agent.run(text, ctx=context)
-    assert rig.kept(hall.named("ana")) == [ASKED, ANSWER]
-    assert rig.kept(hall.named("ben")) == [ASKED, ANSWER, THEN, "Yes."]
+        if how == "restored":
+            context = Context.from_dict(agent, json.loads(json.dumps(context.to_dict())))
+    assert [message.content for message in llm.seen[-1]].count(ASKED) == 1
+    assert rig.kept(hall.named("ana")) == [ASKED, ANSWER, "Is that all?", "No."]
+    assert rig.kept(hall.named("ben")) == [THEN, "Yes."]
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -375,7 +379,7 @@ def test_what_can_have_no_memory_is_told_what_to_do(rig: Rig) -> None:
     with pytest.raises(UsageError, match="has a memory already"):
         with_memory(with_memory(agent, bank), bank)
     with pytest.raises(UsageError, match=r"SimpleChatEngine.*memory=BankMemory\(bank\)"):
-        with_memory(SimpleChatEngine.from_defaults(llm=StrictLLM(script=[])), bank)
+        with_memory(SimpleChatEngine.from_defaults(llm=StrictLLM(script=[]), memory=BankMemory(bank)), bank)
     with pytest.raises(UsageError, match="found str"):
         with_memory("agent", bank)
     with pytest.raises(UsageError, match="no option 'top_k'"):

@@ -8,7 +8,7 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallB
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 
-from llamaindex_lorebank import BankToolSpec
+from llamaindex_lorebank import BankToolSpec, to_messages, with_memory
 from lorebank import Bank, UsageError, open_bank, per_user
 from lorebank.seams import TOOLBOOK, ToolFailure
 
@@ -97,3 +97,31 @@ def test_a_run_without_its_user_says_where_to_put_it(bank: Bank) -> None:
         recall.call(query="x")
     with pytest.raises(UsageError, match="open_bank"):
         BankToolSpec("alice")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["tags", "with_memory"])
+async def test_the_tools_obey_the_mode_of_the_run_s_session(bank: Bank, wrapped: bool) -> None:
+    """In a session that is `read-only` a write is refused in words for the model, and what may be read is read."""
+    bank.retain("Ana prefers aisle seats.")
+    with bank.session("c") as session:
+        session.mode = "read-only"
+        session.save()
+        tools: Any = BankToolSpec(bank).to_tool_list()
+        saving = ("retain", {"items": [{"content": "Ana moved to Porto."}]})
+        agent: Any = FunctionAgent(tools=tools, llm=llm_that(saving, ("recall", {"query": "seat?"}), last))
+        run = with_memory(agent, bank, session_id="c") if wrapped else agent
+        with instrument_tags({} if wrapped else {"session_id": "c"}):
+            assert "aisle seats" in str(await run.run(user_msg="hello"))
+        assert [memory.text for memory in bank.list()] == ["Ana prefers aisle seats."]
+
+
+def test_prefixed_tools_are_known_as_memory_s(bank: Bank) -> None:
+    """What they say is not retained again."""
+    BankToolSpec(bank, prefix="long_term_")
+    with bank.session("c") as session:
+        call = ChatMessage(
+            role=MessageRole.ASSISTANT,
+            blocks=[ToolCallBlock(tool_call_id="1", tool_name="long_term_recall", tool_kwargs={"query": "seats of Ana"})],
+        )
+        session.after_turn(to_messages([ChatMessage("Which seats?"), call]))
+        assert [memory.text for memory in bank.list()] == ["Which seats?"]

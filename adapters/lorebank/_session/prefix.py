@@ -122,7 +122,8 @@ class Prefix:
         settings, recalls = self._home.settings, MATRIX[mode].recall
         block = self._models.block(wait) if recalls else ""
         if recalls and settings.mental_models.freeze == "session":
-            self._frozen = block if self._frozen is None else self._frozen
+            if self._frozen is None:
+                self._frozen = block
             block = self._frozen
         blocks = recalls and (settings.recall.auto_recall or bool(block))
         return "\n\n".join(filter(None, (instructions(mode, offer, blocks=blocks), block))), block

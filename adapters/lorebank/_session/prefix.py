@@ -126,7 +126,7 @@ class Prefix:
                 self._frozen = block
             block = self._frozen
         blocks = recalls and (settings.recall.auto_recall or bool(block))
-        return "\n\n".join(filter(None, (instructions(mode, offer, blocks=blocks), block))), block
+        return "\n\n".join(filter(None, (instructions(mode, offer, blocks=blocks), block))), block or ""
 
     def reload(self) -> None:
         """Reads the models now; raises where that can't be done."""

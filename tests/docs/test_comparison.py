@@ -9,7 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
-HEAD, _, *ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("|")]
+TABLES = [
+    [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    for table in re.findall(r"(?:^\|.*\n)+", PAGE, re.MULTILINE)
+]
+ROWS = [row for _, _, *rows in TABLES for row in rows]
 NAMED = {int(number): (file, name) for number, file, name in re.findall(r"^(\d+)\. `([\w/.]+)::(\w+)`", PAGE, re.MULTILINE)}
 
 
@@ -44,11 +48,14 @@ def test_a_row_names_its_tests_or_says_no(row: list[str]) -> None:
     assert not any(map(references, others))
 
 
-def test_the_table_is_whole() -> None:
-    """34 rows of lorebank and eleven others, none of them twice."""
-    assert HEAD[1].startswith("lorebank")
-    assert {len(row) for row in (HEAD, *ROWS)} == {13}
-    assert len({row[0] for row in ROWS}) == len(ROWS) == 34
+@pytest.mark.parametrize(("table", "rows", "others"), [(0, 34, 11), (1, 20, 6)], ids=["LangChain", "LlamaIndex"])
+def test_a_table_is_whole(table: int, rows: int, others: int) -> None:
+    """All rows, of lorebank and all others, none of them twice."""
+    head, _, *found = TABLES[table]
+    assert len(TABLES) == 2
+    assert head[1].startswith("lorebank")
+    assert {len(row) for row in (head, *found)} == {others + 2}
+    assert len({row[0] for row in found}) == len(found) == rows
 
 
 def test_each_test_is_named_once_and_used() -> None:

@@ -1,144 +1,17 @@
-"""What the tests of automatic memory share: a bank on either engine, and a look at what was recalled and kept."""
+"""The engines that the tests of LangChain's memory run on."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from hindsight_server import Hindsight
+from rigs import ENGINES, Rig, place, rig_on
 
-from lorebank import Bank, open_bank
-from lorebank.seams import Event, Recalled
-from lorebank.testing import FaultServer
-
-PATIENT: dict[str, Any] = {"mental_models": {"auto_seed": False}, "recall": {"deadline": 20}}
-"""Settings for the real server: seeds cost it model calls, and other tests keep it busy."""
-ENGINES = ("mnemopi", "hindsight", *(["real-server"] if os.environ.get("LOREBANK_MATRIX") == "whole" else []))
-
-
-@dataclass
-class Rig:
-    """Banks on one engine, which may be the `real` server. `facts` are known before the test begins."""
-
-    file: Path
-    server: FaultServer | None
-    stack: ExitStack
-    real: bool = False
-    events: list[Event] = field(default_factory=list)
-
-    def open(self, bank: str = "alice", *facts: str, **options: Any) -> Bank:
-        given = {"on_event": self.events.append, **options}
-        if self.server is None:
-            opened = open_bank(f"sqlite:///{self.file}", bank=bank, **given)
-        else:
-            given = {"outbox": {"batch_seconds": 0.02}, **(PATIENT if self.real else {}), **given}
-            opened = open_bank(self.server.url, bank=bank, ledger=f"sqlite:///{self.file}", **given)
-        self.stack.enter_context(opened)
-        self.tell(opened, *facts)
-        return opened
-
-    def tell(self, bank: Bank, *facts: str) -> None:
-        for fact in facts:
-            bank.retain(fact)
-        assert bank.flush(timeout=30, until="completed").left == 0
-
-    @property
-    def recalls(self) -> int:
-        """How often memory was asked on its own."""
-        return sum(isinstance(event, Recalled) for event in self.events)
-
-    def of(self, kind: type[Event]) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def kept(self, bank: Bank) -> list[str]:
-        """The texts that sessions have retained, in their order."""
-        if self.server is None:
-            return [memory.text for memory in reversed(bank.list(limit=1000)) if memory.source == "transcript"]
-        return sent(bank) if self.real else self._sent(self.server, bank)
-
-    @staticmethod
-    def _sent(server: FaultServer, bank: Bank) -> list[str]:
-        assert bank.flush(timeout=30, until="completed").left == 0
-        documents = server.bank(bank.scope.bank).documents
-        return [text for name, body in documents.items() if not name.startswith("lorebank:item:") for text in lines(body)]
-
-
-def lines(body: str) -> list[str]:
-    """The texts of JSON arrays that stand one behind the other."""
-    decoder, place, found = json.JSONDecoder(), 0, list[str]()
-    while place < len(body):
-        array, place = decoder.raw_decode(body, place)
-        found += [line["content"] for line in array]
-        place += len(body[place:]) - len(body[place:].lstrip())
-    return found
-
-
-class Apart(FaultServer):
-    """The real server, on which each test's banks have names of their own."""
-
-    def _behind(self, exchanges: Any) -> Any:
-        suffix, answer = uuid.uuid4().hex, super()._behind(exchanges)
-        return lambda request: answer(replace(request, path=_BANK.sub(rf"\g<0>-{suffix}", request.path)))
-
-
-_BANK = re.compile(r"(?<=/banks/)[^/]+")
-
-
-def sent(bank: Bank) -> list[str]:
-    """What a server has of the sessions, in its order."""
-    assert bank.flush(timeout=60, until="completed").done
-    texts = [bank.documents.get(each.id).text or "" for each in bank.documents.list() if ":item:" not in each.id]
-    return [line for text in texts for line in lines(text)]
+__all__ = ["place"]
 
 
 @pytest.fixture(params=ENGINES)
-def rig(request: pytest.FixtureRequest, file: Path) -> Iterator[Rig]:
-    """Both engines: the embedded one, and the small server in this process; with `LOREBANK_MATRIX=whole` the real server too."""
-    real = request.param == "real-server"
-    upstream = request.getfixturevalue("hindsight").url if real else None
-    with ExitStack() as stack:
-        server = (
-            None if request.param == "mnemopi" else stack.enter_context(Apart(upstream=upstream) if upstream else FaultServer())
-        )
-        yield Rig(file, server, stack, real)
-
-
-class Place:
-    """A bank of this test's own on the real server, over a line that can be cut."""
-
-    def __init__(self, line: FaultServer, folder: Path) -> None:
-        self.line, self.folder, self.name = line, folder, f"langchain-{uuid.uuid4().hex}"
-        self.events: list[Event] = []
-
-    def open(self, fact: str, **options: Any) -> Bank:
-        given = {"outbox": {"batch_seconds": 0.02}, **PATIENT, **options}
-        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
-        bank = open_bank(self.line.url, bank=self.name, ledger=ledger, on_event=self.events.append, **given)
-        bank.retain(fact)
-        assert bank.flush(timeout=60, until="completed").done
-        return bank
-
-    @property
-    def recalls(self) -> int:
-        return sum(isinstance(event, Recalled) for event in self.events)
-
-    def kept(self, bank: Bank) -> list[str]:
-        """What the server has of the session, in its order."""
-        return sent(bank)
-
-
-@pytest.fixture
-def place(hindsight: Hindsight, tmp_path: Path) -> Iterator[Place]:
-    with FaultServer(upstream=hindsight.url) as line:
-        place = Place(line, tmp_path)
-        yield place
-    httpx.delete(f"{hindsight.url}/v1/default/banks/{place.name}", timeout=60)
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """Every engine."""
+    with rig_on(request.param, request, Rig) as made:
+        yield made

@@ -18,6 +18,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
+from rigs import Rig
 
 from langchain_lorebank import MemoryCallbackHandler, memory_prefix, with_memory
 from langchain_lorebank.middleware import MemoryMiddleware
@@ -27,7 +28,6 @@ from lorebank.seams import OutageStarted, Skipped
 from lorebank.testing import Fault
 
 from .chain_rig import ANSWER, ASKED, KNOWN, MODES, model, no_marks, prompt, run, told
-from .conftest import Rig
 
 QUESTION = {"question": ASKED}
 

@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 import pytest
+from rigs import Rig
 
 from .chain_rig import ANSWER, ASKED, KNOWN, MARKS, MODES, SHAPES, Case, Made, no_marks, run, run_traced, told
-from .conftest import Rig
 
 
 async def runs(monkeypatch: pytest.MonkeyPatch, shape: str, case: Case, mode: str, events: list[Any] | None = None) -> Any:

@@ -12,6 +12,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langgraph.graph import START, MessagesState, StateGraph
+from rigs import Rig
 
 from langchain_lorebank import BankRetriever, LorebankState, MemoryMiddleware, memory_tools, recall_node, with_memory
 from langchain_lorebank.testing import StrictChatModel, call
@@ -19,7 +20,6 @@ from lorebank import Bank, UnavailableError
 from lorebank.testing import Fault
 
 from .chain_rig import ANSWER, ASKED, KNOWN, MODES, model, prompt, run
-from .conftest import Rig
 
 THREAD: Any = {"configurable": {"thread_id": "trip"}}
 TRAINS = "Ana prefers window seats on night trains."

@@ -22,13 +22,13 @@ from langchain_core.runnables import (
 )
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import PrivateAttr
+from rigs import Rig
 
 from langchain_lorebank import MemoryCallbackHandler, memory_prefix, with_memory
 from langchain_lorebank.testing import StrictChatModel, call, check_messages
 from lorebank import Bank, Injection, UsageError
 
 from .chain_rig import ANSWER, ASKED, KNOWN, MODES, model, no_marks, prompt, run, told
-from .conftest import Rig
 
 QUESTION = {"question": ASKED}
 INJECTION = Injection("<mental_models>\nAna flies a lot.\n</mental_models>", "<memories>\n- Ana likes aisles.\n</memories>")

@@ -10,11 +10,10 @@ from langchain.agents import create_agent
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from rigs import Rig
 
 from langchain_lorebank import LorebankState, MemoryMiddleware, recall_node, retain_node
 from langchain_lorebank.testing import ScriptedChatModel
-
-from .conftest import Rig
 
 FACT = "Ana prefers aisle seats."
 ASKED: dict[str, Any] = {"messages": [HumanMessage("Which seats does Ana prefer?")]}

@@ -19,6 +19,7 @@ from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from rigs import Rig
 
 from llamaindex_lorebank.callbacks import MemoryCallbackHandler
 from llamaindex_lorebank.events import MemoryEventHandler
@@ -26,7 +27,6 @@ from llamaindex_lorebank.query_engine import remembering
 from lorebank import UsageError, open_bank, per_user
 from lorebank.seams import Skipped
 
-from .conftest import Rig
 from .engine_rig import ANSWER, ASKED, FACT, HOW, SHAPES, ask, documents, model, read, streaming, tool
 
 OFF: dict[str, Any] = {"mental_models": {"enabled": False}}

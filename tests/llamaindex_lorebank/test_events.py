@@ -15,6 +15,7 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.instrumentation.events.query import QueryStartEvent
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer
+from rigs import Rig
 
 from llamaindex_lorebank.events import MemoryEventHandler
 from llamaindex_lorebank.memory import BankMemory
@@ -24,7 +25,6 @@ from lorebank import Bank, UsageError, open_bank, per_user
 from lorebank.seams import OutageStarted, Skipped
 from lorebank.testing import Fault, FaultServer
 
-from .conftest import Rig
 from .engine_rig import ANSWER, ASKED, FACT, HOW, SHAPES, ask, documents, model, read, router, streaming, tool
 
 OFF: dict[str, Any] = {"mental_models": {"enabled": False}}

@@ -10,13 +10,13 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import LongContextReorder
 from llama_index.core.schema import NodeWithScore, TextNode
+from rigs import Rig
 
 from llamaindex_lorebank.postprocessor import MentalModelPostprocessor
 from llamaindex_lorebank.query_engine import is_memory, remembering
 from lorebank import Bank, UnavailableError, UsageError, open_bank, per_user
 from lorebank.testing import FaultServer
 
-from .conftest import Rig
 from .engine_rig import ANSWER, ASKED, DOCUMENTS, FACT, HOW, IDS, ask, documents, model, read, texts
 
 TEA = "Every morning begins with green tea."

@@ -12,13 +12,13 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import BaseQueryEngine, CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from rigs import Rig
 
 from llamaindex_lorebank.query_engine import MemoryQueryEngine, is_memory, remembering
 from llamaindex_lorebank.retriever import BankRetriever
 from lorebank import Bank, UsageError
 from lorebank.seams import Recalled
 
-from .conftest import Rig
 from .engine_rig import (
     AHEAD,
     ANSWER,

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from rigs import Rig
 
 from llamaindex_lorebank.query_engine import is_memory, remembering
 from lorebank.testing import Fault
 
-from .conftest import Rig
 from .engine_rig import ANSWER, ASKED, DOCUMENTS, FACT, HOW, IDS, SHAPES, ask, documents, model, read
 
 Place = Any  # of conftest.py

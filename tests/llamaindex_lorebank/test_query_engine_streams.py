@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.query_engine import CustomQueryEngine
+from rigs import Rig
 
 from llamaindex_lorebank.query_engine import remembering
 
-from .conftest import Rig
 from .engine_rig import ANSWER, ASKED, FACT, HOW, IDS, ask, document, documents, model, read, streaming
 
 WORDS = ANSWER.split(" ")

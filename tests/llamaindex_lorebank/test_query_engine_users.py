@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from blockbuster import blockbuster_ctx
 from llama_index.core.instrumentation.dispatcher import instrument_tags
+from rigs import Rig
 
 from llamaindex_lorebank.events import MemoryEventHandler
 from llamaindex_lorebank.postprocessor import MentalModelPostprocessor
@@ -16,7 +17,6 @@ from llamaindex_lorebank.query_engine import remembering
 from llamaindex_lorebank.runs import as_parent
 from lorebank import UsageError, per_user
 
-from .conftest import Rig
 from .engine_rig import ANSWER, ASKED, FACT, HOW, SHAPES, SpokenLLM, ask, documents, model, read
 
 SEATS = {"ana": "aisle", "ben": "window"}

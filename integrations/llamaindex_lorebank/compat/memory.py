@@ -34,7 +34,8 @@ class HindsightMemory(BankMemory):
         tags: on all that is retained
         chat_history_limit: how many messages the model sees; the conversation itself stays whole
 
-    `system_prompt` and `recall_tags` have no meaning here. The rest is `BankMemory`'s.
+    `system_prompt` and `recall_tags` have no meaning here. The rest is `BankMemory`'s. An agent of `with_memory` that is given
+    this memory shows its model the whole conversation.
 
     >>> from lorebank.testing import temporary_bank
     >>> with temporary_bank() as bank:

@@ -7,9 +7,10 @@ Names load on first use.
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lorebank.seams import lazily
 
 if find_spec("llama_index") is None or find_spec("llama_index.core") is None:
     raise ImportError("llamaindex_lorebank needs LlamaIndex: pip install 'lorebank[llamaindex]'")
@@ -57,15 +58,7 @@ _HOMES = {
     "runnable": ("with_memory",),
     "tools": ("BankToolSpec",),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'llamaindex_lorebank' has no attribute {name!r}")
-    value = getattr(import_module(f"llamaindex_lorebank.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazily(__name__, __name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -52,7 +52,7 @@ class BankMemoryBlock(BaseMemoryBlock[str]):
 
     Key init args:
         bank: a `Bank`, or `per_user(bank)` to give each run the bank of the user in its instrument tags
-        session_id: the conversation; by default the one that the run's tags name (`session_id`, `thread_id`), else the `Memory`'s
+        session_id: the conversation; by default the one that the run's tags name (`thread_id`, `session_id`), else the `Memory`'s
         name: the tag around the block
         priority: 0, never truncated; else a `Memory` that is full drops the memories first, and the prefix then
 

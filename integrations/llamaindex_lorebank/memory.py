@@ -111,7 +111,7 @@ class BankMemory(BaseMemory):
 
     Key init args:
         bank: a `Bank`, or `per_user(bank)` to give each run the bank of the user in its instrument tags
-        session_id: the conversation; by default the one that the run's tags name (`session_id`, `thread_id`), else the primary
+        session_id: the conversation; by default the one that the run's tags name (`thread_id`, `session_id`), else the primary
             memory's own, else one that lives as long as this object
         primary: another memory that keeps the messages of this conversation, such as a `Memory`; by default a
             `ChatMemoryBuffer` for each conversation. With `per_user` there can't be one: users would share it

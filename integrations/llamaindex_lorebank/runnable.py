@@ -23,7 +23,7 @@ def with_memory(runnable: T, bank: Bank | BankResolver, *, session_id: str | Non
     Key init args:
         runnable: a `FunctionAgent`, `ReActAgent`, `CodeActAgent` or `AgentWorkflow`, or a query engine
         bank: a `Bank`, or `per_user(bank)` to give each run the bank of the user in its instrument tags
-        session_id: one conversation for all runs; by default the one that the run's tags name (`session_id`, `thread_id`), else
+        session_id: one conversation for all runs; by default the one that the run's tags name (`thread_id`, `session_id`), else
             the own one of the memory that the agent was given
         options: of query engines; see `MemoryQueryEngine`
 

@@ -86,7 +86,8 @@ class PlainSession:
         said = [each for each in messages if each.role != "system"]
         full, run = history == "full", None if run_id is None else run_of(run_id)
         marks = marks_of(said, full=full)
-        sifted = sift(marks, run=run, lookup=rows.known, past=Past(lambda: rows.last, opened=rows.opened if ending else None))
+        past = Past(lambda: rows.last, len(rows.last), opened=rows.opened if ending else None)
+        sifted = sift(marks, run=run, lookup=rows.known, past=past)
         out, lasting = self._out(said, sifted, run_id or len(rows.taken), ending=ending, cancelled=cancelled)
         users = [mark.digest for mark, each in zip(marks, said, strict=True) if each.role == "user"]
         rows.opened = None if ending else users[-1] if users else rows.opened

@@ -22,8 +22,7 @@ from lorebank.testing import FaultServer
 
 PATIENT: dict[str, Any] = {"mental_models": {"auto_seed": False}, "recall": {"deadline": 20}}
 """Settings for the real server: seeds cost it model calls, and other tests keep it busy."""
-REAL = ["real-server"] if os.environ.get("LOREBANK_MATRIX") == "whole" else []
-ENGINES = ("mnemopi", "hindsight", *REAL)
+ENGINES = ("mnemopi", "hindsight", *(["real-server"] if os.environ.get("LOREBANK_MATRIX") == "whole" else []))
 """The embedded engine, the small server in this process, and with `LOREBANK_MATRIX=whole` the real server."""
 
 

@@ -85,12 +85,13 @@ class Sifted:
 class Past:
     """What is known beside identities.
 
-    `last` asks for the digests of the last full history. `before` messages, all known, stand ahead of those that are
-    sifted; `counted` are those of them that belong to the running run. `opened` is the user message that the running turn
-    began with.
+    `last` asks for the digests of the last full history, `length` messages. `before` messages, all known, stand ahead of those
+    that are sifted; `counted` are those of them that belong to the running run. `opened` is the user message that the running
+    turn began with.
     """
 
     last: Callable[[], Sequence[bytes]]
+    length: int
     before: int = 0
     counted: Counter[bytes] = field(default_factory=Counter[bytes])
     opened: bytes | None = None
@@ -196,10 +197,10 @@ def _aligned(marks: Sequence[Mark], known: Mapping[int, Known | None], lookup: L
     doubtful = [place for place, mark in enumerate(marks) if place not in known and mark.id is None and mark.chain is not None]
     if not doubtful:
         return [], set()
-    last, end = past.last(), doubtful[0]
-    if end + past.before >= len(last) and all(place in known for place in range(end)):
+    end = doubtful[0]
+    if end + past.before >= past.length and all(place in known for place in range(end)):
         return [], set()  # the last history, and what was said since
-    start, length = tail(last, [mark.digest[:SHORT] for mark in marks])
+    start, length = tail(past.last(), [mark.digest[:SHORT] for mark in marks])
     convincing = sum(mark.length for mark in marks[start : start + length]) >= CONVINCING
     found = [place for place in doubtful if convincing and start <= place < start + length]
     if not past.before and 0 not in known:  # compacted while the turn was running: a branch would begin with what is known

@@ -147,8 +147,8 @@ class Recorder:
             return range(len(marks))
 
         def sifted(ledger: SessionLedger) -> Sifted:
-            ledger.load()
-            return sift(marks, run=run, lookup=ledger.known, past=handled.past(ledger.history, run))
+            former = ledger.load().progress
+            return sift(marks, run=run, lookup=ledger.known, past=handled.past(ledger, former, run))
 
         return self._read(sifted).fresh
 
@@ -193,7 +193,7 @@ class Recorder:
         if handled.keys and view.unnamed and (former.history, former.head) != (len(handled.keys), handled.chain):
             return None
         choices, readable = _chosen(stored, changed)
-        past = handled.past(ledger.history, view.run, former.opened if view.call.ending else None)
+        past = handled.past(ledger, former, view.run, former.opened if view.call.ending else None)
         sifted = sift(view.marks, run=view.run, lookup=ledger.known, past=past)
         if not view.admitted.keys() >= set(sifted.fresh):
             return None

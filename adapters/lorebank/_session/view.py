@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from lorebank._domain.cursor import Mark, Past, Sifted
 from lorebank._domain.injection import is_echo
 from lorebank._domain.memory import Outcome, parse_name
 from lorebank._domain.message import Message, parse_messages
-from lorebank._domain.session import NEXT, Choices
+from lorebank._domain.ports import SessionLedger
+from lorebank._domain.session import NEXT, Choices, Progress
 from lorebank._domain.settings import RetainSettings
 from lorebank._domain.toolbook import Offer
 from lorebank._domain.transcripts import Spoken
@@ -74,9 +75,10 @@ class Handled:
     unnamed: bool = False
     newest: bytes = b""
 
-    def past(self, last: Callable[[], Sequence[bytes]], run: bytes | None, opened: bytes | None = None) -> Past:
+    def past(self, ledger: SessionLedger, former: Progress, run: bytes | None, opened: bytes | None = None) -> Past:
         """What the cursor is told of it."""
-        return Past(last, len(self.keys), self.counted if self.run == run else Counter(), opened)
+        counted = self.counted if self.run == run else Counter[bytes]()
+        return Past(ledger.history, former.history, len(self.keys), counted, opened)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,13 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from langchain_lorebank.names import OUR_TOOLS
 from lorebank.seams import Message, ToolCall
 
 INJECTED = "lc_source"
 """Human messages that the host wrote itself (summaries, notices) carry this key."""
 OURS = "lorebank"
 """Messages that hold memories carry this key."""
-
-
-OUR_TOOLS: dict[str, str] = {}
-"""The names under which memory tools are offered, where those are not their own, and which tools they are."""
 
 
 def is_user(message: BaseMessage) -> bool:

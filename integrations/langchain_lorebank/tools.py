@@ -10,22 +10,19 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, BaseToolkit, ToolException
 from pydantic import BaseModel, ConfigDict, Field
 
-from langchain_lorebank.messages import OUR_TOOLS
+from langchain_lorebank.names import OUR_TOOLS
 from langchain_lorebank.runs import bank_of, run_of
+from lorebank import seams
 from lorebank.seams import (
     TOOLBOOK,
     BankResolver,
     EditArguments,
-    MemoryTools,
     RecallArguments,
     ReflectArguments,
     RetainArguments,
     RunSessions,
-    ToolFailure,
     ToolName,
-    ToolReply,
     checked,
-    offered,
 )
 
 if TYPE_CHECKING:
@@ -60,26 +57,26 @@ class _MemoryTool(BaseTool):
         if self.name != entry.name:
             OUR_TOOLS[self.name] = entry.name
 
-    def _tools(self, config: RunnableConfig | None) -> MemoryTools:
+    def _tools(self, config: RunnableConfig | None) -> seams.MemoryTools:
         bank = bank_of(self.bank, config)
-        return MemoryTools(bank, editable=self.editable, session=partial(_sessions.named, bank, run_of(config)))
+        return seams.MemoryTools(bank, editable=self.editable, session=partial(_sessions.named, bank, run_of(config)))
 
 
-def _told(reply: ToolReply) -> Reply:
+def _told(reply: seams.ToolReply) -> Reply:
     return reply.text, reply.artifact
 
 
-def _answered(call: Callable[[], ToolReply]) -> Reply:
+def _answered(call: Callable[[], seams.ToolReply]) -> Reply:
     try:
         return _told(call())
-    except ToolFailure as failure:
+    except seams.ToolFailure as failure:
         raise ToolException(str(failure)) from failure
 
 
-async def _awaited(call: Awaitable[ToolReply]) -> Reply:
+async def _awaited(call: Awaitable[seams.ToolReply]) -> Reply:
     try:
         return _told(await call)
-    except ToolFailure as failure:
+    except seams.ToolFailure as failure:
         raise ToolException(str(failure)) from failure
 
 
@@ -203,7 +200,7 @@ def memory_tools(bank: Bank | BankResolver, *, include: Sequence[str] | None = N
     `prefix` goes before each name, where an agent has tools of the same name. `retain_global` is offered where the
     bank has a shared one, `memory_edit` only when `include` names it.
     """
-    names = offered(include, checked(bank))
+    names = seams.offered(include, checked(bank))
     return [_KINDS[name](bank, prefix=prefix, editable="memory_edit" in names) for name in names]
 
 

@@ -12,6 +12,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -143,17 +144,25 @@ def rows(banks: Banks, cases: Sequence[Case], variant: Variant) -> Iterator[Row]
     yield run("SQLite FTS5 bm25 (Porter, OR, stopwords)", full_text(banks), cases)
     if variant == "a bank for each conversation" and (peer := llama_index(banks)) is not None:
         yield run("LlamaIndex BM25Retriever", peer, cases)
-    ours: Mapping[str, Mapping[str, Any]] = {
+    tuned = {"mnemopi": {"ranking": RankingWeights.conversation()}}
+    ours: dict[str, Mapping[str, Any]] = {
         "lorebank, default settings": {},
-        "lorebank, RankingWeights.conversation()": {"ranking": RankingWeights.conversation()},
-        "lorebank, default settings, floor=0": {"floor": 0.0},
+        "lorebank, RankingWeights.conversation()": tuned,
+        "lorebank, default settings, floor=0": {"mnemopi": {"floor": 0.0}},
     }
+    if find_spec("wordllama") is not None:
+        ours["lorebank, embedder=wordllama"] = {"embedder": "wordllama"}
+        ours["lorebank, conversation(), wordllama"] = {"embedder": "wordllama", **tuned}
+    else:
+        print("lorebank with an embedder is left out: lorebank[embeddings] is not installed.\n")
     with tempfile.TemporaryDirectory(prefix="lorebank-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'memory.db'}"
         with open_bank(url) as bank:
             fill(bank, banks)
-        for system, settings in ours.items():
-            with open_bank(url, mnemopi=settings) as bank:
+        for system, options in ours.items():
+            with open_bank(url, **options) as bank:
+                if not (report := bank.flush(timeout=3600)).done:
+                    raise SystemExit(f"not all memories have vectors: {report.reason}")
                 yield run(system, lorebank(bank), cases)
 
 

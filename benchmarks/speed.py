@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,9 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 RECALL_TARGETS = {1_000: 4, 10_000: 8, 100_000: 40}
 """Milliseconds of CPU time for the median recall, by size."""
 ONE, MANY, RECALL = "retain, one", f"retain, {BATCH} at once", "recall, limit 8"
+MEANING, EMBEDDING, RECALL_AGAIN = "recall, limit 8, wordllama", "the query's vector", "recall, limit 8, beside it"
+MEANING_TARGETS = {1_000: 5, 10_000: 5, 100_000: 25}
+"""Milliseconds that vectors may add to the median recall beside the query's embedding, by size."""
 TARGETS = {ONE: 5, MANY: 3}
 BYTES_TARGET = 500
 OURS, RAW = "lorebank", "sqlite3"
@@ -212,6 +217,21 @@ class Sides:
         query = fts_query(question)
         result.of(RECALL, RAW).timed(lambda: self.plain.execute(_SEARCH, (query,)).fetchall())
 
+    def ask_by_meaning(self, result: Result, asked: Sequence[str]) -> None:
+        """The questions once more, to the copy of lorebank's file that `weigh` made, with an embedder."""
+        from lorebank import open_bank
+        from lorebank._mnemopi.embedders import WordLlama
+
+        embedder = WordLlama()
+        with open_bank(f"sqlite:///{self.files[OURS].with_name('vectors.db')}", bank="speed", embedder=embedder) as bank:
+            if not (report := bank.flush(timeout=3600)).done:
+                raise SystemExit(f"not all memories have vectors: {report.reason}")
+            bank.recall(asked[0])
+            for question in asked:
+                result.of(RECALL_AGAIN, OURS).timed(lambda: self.bank.recall(question))  # noqa: B023 - called at once
+                result.of(MEANING, OURS).timed(lambda: bank.recall(question))  # noqa: B023
+                result.of(EMBEDDING, OURS).timed(lambda: embedder.embed([question], kind="query"))  # noqa: B023
+
     def weigh(self, result: Result) -> None:
         """Bytes on disk for each memory, with both files closed, then opens them again."""
         self.close()
@@ -224,6 +244,7 @@ class Sides:
             connection.close()
             result.disk[side] = {"closed": on_disk / self.count, "vacuumed": copy.stat().st_size / self.count}
             copy.unlink()
+        shutil.copy(self.files[OURS], self.files[OURS].with_name("vectors.db"))
         self.raw, self.bank = by_hand(self.files[RAW]), self.opened()
 
     def close(self) -> None:
@@ -263,6 +284,8 @@ def measured(size: int, words: Words, seed: int, folder: Path) -> Result:
         sides.ask(result, question)
         progress(f"{size:,}: {number}/{len(asked)} questions")
     sides.weigh(result)
+    if find_spec("wordllama") is not None:
+        sides.ask_by_meaning(result, asked)
     sides.write(Result(size), ONE, 1)
     for number in range(SINGLES):
         sides.write(result, ONE, 1)
@@ -291,13 +314,20 @@ def ratios(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
                 limit = RECALL_TARGETS[result.size]
                 target, met = f"<= {limit} ms", "yes" if 1000 * ours <= limit else "NO"
             yield f"{result.size:,}", measure, milliseconds(ours), milliseconds(raw), f"{ours / raw:.1f}x", target, met
+        if MEANING in result.times:
+            ours, plain, vector = (percentile(result.of(each, OURS).cpu, 0.5) for each in (MEANING, RECALL_AGAIN, EMBEDDING))
+            limit = MEANING_TARGETS.get(result.size)
+            target, met = ("-", "-") if limit is None else (f"<= recall + vector + {limit} ms", "")
+            if limit is not None:
+                met = "yes" if 1000 * (ours - plain - vector) <= limit else "NO"
+            yield f"{result.size:,}", MEANING, milliseconds(ours), "-", f"{ours / plain:.1f}x recall", target, met
 
 
 def raw_numbers(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """By size, measure and side: how often, CPU and wall time."""
     for result in results:
-        for measure in ("fill", ONE, MANY, RECALL):
-            for side in (OURS, RAW):
+        for measure in ("fill", ONE, MANY, RECALL, RECALL_AGAIN, MEANING, EMBEDDING):
+            for side in result.times.get(measure, ()):
                 times = result.of(measure, side)
                 figures = [*(percentile(times.cpu, share) for share in (0.5, 0.95)), sum(times.cpu) / len(times.cpu)]
                 figures += [percentile(times.wall, share) for share in (0.5, 0.95)]

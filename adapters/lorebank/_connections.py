@@ -28,7 +28,7 @@ from lorebank._twins import Threads
 from lorebank.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from lorebank._domain.ports import Backend, Completer
+    from lorebank._domain.ports import Backend, Completer, Embedder
 
 logger = logging.getLogger("lorebank")
 OnFailure = Literal["skip", "raise"]
@@ -119,7 +119,11 @@ def _close_all() -> None:
 
 
 def find_backend(
-    url: str | None, settings: AllSettings, ledger: str | None = None, completer: Completer | None = None
+    url: str | None,
+    settings: AllSettings,
+    ledger: str | None = None,
+    completer: Completer | None = None,
+    embedder: Embedder | str | None = None,
 ) -> Backend:
     """The backend of a URL: the argument, else `LOREBANK_URL`, else `HINDSIGHT_API_URL`, else the default file.
 
@@ -130,6 +134,8 @@ def find_backend(
     if scheme in ("http", "https"):
         if completer is not None:
             raise UnsupportedError("Hindsight takes no `completer`: the server has a model of its own; leave it out")
+        if embedder is not None:
+            raise UnsupportedError("Hindsight takes no `embedder`: the server has one of its own; leave it out")
         from lorebank._delivery.backend import OutboxBackend  # httpx and SQLAlchemy load when a bank is opened
 
         return OutboxBackend(
@@ -145,7 +151,7 @@ def find_backend(
         raise UsageError(f"`url` must begin with sqlite:///, https:// or http://; found {_without_secrets(found)!r}")
     from lorebank._mnemopi.backend import MnemopiBackend  # SQLAlchemy and numpy load when a bank is opened
 
-    return MnemopiBackend(found, settings.mnemopi, completer=completer)
+    return MnemopiBackend(found, settings.mnemopi, completer=completer, embedder=embedder)
 
 
 def _server_url() -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import SecretStr
 
@@ -38,7 +38,7 @@ def open_bank(
     project: str | None = None,
     shared: str | None = None,
     completer: Completer | None = None,
-    embedder: Embedder | None = None,
+    embedder: Embedder | Literal["wordllama"] | None = None,
     ledger: str | None = None,
     on_event: Listener | None = None,
     on_failure: OnFailure = "skip",
@@ -57,19 +57,20 @@ def open_bank(
     `HINDSIGHT_API_KEY` and `HINDSIGHT_API_TOKEN` are tried. `ledger` (a `sqlite:///` URL) is where writes wait for the
     server; without one, beside the default file. `project` (or `"auto"`) with `scoping` parts memories by project;
     `shared` names a bank that is read beside this one. A `completer` (any model of the shape `lorebank.seams.Completer`)
-    writes a file's reflections and mental models; without one they are ranked memories. `on_event` hears what happens on
-    its own. Settings are models or mappings. Raises `UsageError` for bad values.
+    writes a file's reflections and mental models; without one they are ranked memories. An `embedder` (any object of the
+    shape `lorebank.seams.Embedder`, or `"wordllama"`, which the extra `embeddings` brings) lets a file's memories be found
+    by meaning, too. `on_event` hears what happens on its own. Settings are models or mappings. Raises `UsageError` for bad
+    values.
 
     >>> bank = open_bank("sqlite:///memory.db", bank="alice")
     >>> bank = open_bank("https://hindsight.example", bank="alice", api_key="...")
     """
     _check_places(url, backend, ledger)
-    _check_lent(backend, completer)
+    _check_lent(backend, completer=completer, embedder=embedder)
     if on_failure not in ("skip", "raise"):
         raise UsageError(f"`on_failure` must be skip or raise; found {on_failure!r}")
     if on_event is not None and not callable(on_event):
         raise UsageError(f"`on_event` must be a function of an event; found {type(on_event).__name__}")
-    _refuse_unknown(embedder=embedder)
     silent = switched_off()
     label = project_label(None if silent and project == "auto" else project)
     chosen = parse_scoping(None if silent else scoping, label)
@@ -81,7 +82,7 @@ def open_bank(
         MentalModelSettings.parse(mental_models),
         MnemopiSettings.parse(mnemopi),
     )
-    found = off() if silent else backend or find_backend(url, settings, ledger, completer)
+    found = off() if silent else backend or find_backend(url, settings, ledger, completer, embedder)
     connections = Connections(found, settings, (on_event,) if on_event else (), on_failure)
     home = None if shared is None else parse_bank_id(shared, "shared")
     return Bank(connections, parse_bank_id(bank), scoping=chosen, label=label, shared=home)
@@ -102,17 +103,11 @@ def _check_places(url: object, backend: object, ledger: object) -> None:
         raise UnsupportedError("`ledger` is for the backend of a server's URL: give your `backend` its own")
 
 
-def _check_lent(backend: object, completer: object) -> None:
-    """A backend that was passed has its own completer, or none."""
-    if backend is not None and completer is not None:
-        raise UnsupportedError("`completer` is for a file's URL: give your `backend` its own")
-
-
-def _refuse_unknown(**given: object) -> None:
-    """What this release has no use for is refused, never silently dropped."""
-    for name, value in given.items():
-        if value is not None:
-            raise UnsupportedError(f"this release of lorebank takes no `{name}`: leave it out")
+def _check_lent(backend: object, **lent: object) -> None:
+    """A backend that was passed has its own completer and embedder, or none."""
+    for name, value in lent.items():
+        if backend is not None and value is not None:
+            raise UnsupportedError(f"`{name}` is for a file's URL: give your `backend` its own")
 
 
 def _keyed(settings: ConnectionSettings, api_key: str | SecretStr | None) -> ConnectionSettings:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from langchain_lorebank.memory import BankMemory
     from langchain_lorebank.messages import to_message, to_messages
     from langchain_lorebank.middleware import MemoryMiddleware
-    from langchain_lorebank.models import ChatModelCompleter
+    from langchain_lorebank.models import ChatModelCompleter, EmbeddingsEmbedder
     from langchain_lorebank.nodes import LorebankState, recall_node, retain_node
     from langchain_lorebank.retriever import BankRetriever
     from langchain_lorebank.runnable import memory_prefix, with_memory
@@ -38,6 +38,7 @@ __all__ = [
     "BankMemory",
     "BankRetriever",
     "ChatModelCompleter",
+    "EmbeddingsEmbedder",
     "LorebankState",
     "MemoryCallbackHandler",
     "MemoryEditTool",
@@ -61,7 +62,7 @@ _HOMES = {
     "memory": ("BankMemory",),
     "messages": ("to_message", "to_messages"),
     "middleware": ("MemoryMiddleware",),
-    "models": ("ChatModelCompleter",),
+    "models": ("ChatModelCompleter", "EmbeddingsEmbedder"),
     "nodes": ("LorebankState", "recall_node", "retain_node"),
     "retriever": ("BankRetriever",),
     "runnable": ("memory_prefix", "with_memory"),

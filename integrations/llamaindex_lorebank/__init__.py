@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from llamaindex_lorebank.events import MemoryEventHandler
     from llamaindex_lorebank.memory import BankMemory
     from llamaindex_lorebank.messages import to_message, to_messages
-    from llamaindex_lorebank.models import CompleterLLM, LLMCompleter
+    from llamaindex_lorebank.models import CompleterLLM, EmbeddingEmbedder, LLMCompleter
     from llamaindex_lorebank.postprocessor import MentalModelPostprocessor
     from llamaindex_lorebank.query_engine import MemoryQueryEngine, is_memory
     from llamaindex_lorebank.retriever import BankRetriever
@@ -34,6 +34,7 @@ __all__ = [
     "BankRetriever",
     "BankToolSpec",
     "CompleterLLM",
+    "EmbeddingEmbedder",
     "LLMCompleter",
     "MemoryCallbackHandler",
     "MemoryEventHandler",
@@ -51,7 +52,7 @@ _HOMES = {
     "events": ("MemoryEventHandler",),
     "memory": ("BankMemory",),
     "messages": ("to_message", "to_messages"),
-    "models": ("CompleterLLM", "LLMCompleter"),
+    "models": ("CompleterLLM", "EmbeddingEmbedder", "LLMCompleter"),
     "postprocessor": ("MentalModelPostprocessor",),
     "query_engine": ("MemoryQueryEngine", "is_memory"),
     "retriever": ("BankRetriever",),

@@ -110,7 +110,15 @@ def test_models_of_an_older_file_are_refreshed_by_delta(url: str, look: Look) ->
     with open_bank(url, bank="alice") as bank:
         bank.retain("Ana plays the cello.")
         model = made(bank)
-    look('ALTER TABLE mental_models DROP COLUMN "trigger"')
+    for statement in (
+        "DROP TABLE vectors",
+        "DROP TABLE embedding_models",
+        "DROP TRIGGER memories_removed_vectors",
+        "DROP TRIGGER memories_changed_vectors",
+        "ALTER TABLE banks DROP COLUMN dropped",
+        'ALTER TABLE mental_models DROP COLUMN "trigger"',
+    ):
+        look(statement)
     look("UPDATE lorebank_schema SET version = 1 WHERE component = 'mnemopi'")
     with open_bank(url, bank="alice") as bank:
         assert (bank.mental_models.get("music"), model.trigger) == (model, "delta")

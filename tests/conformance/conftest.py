@@ -48,6 +48,11 @@ def mnemopi(folder: Path, _request: pytest.FixtureRequest) -> Store:
     return Store(f"sqlite:///{folder / 'memory.db'}", {})
 
 
+def mnemopi_with_vectors(folder: Path, request: pytest.FixtureRequest) -> Store:
+    """Mnemopi with an embedder: whatever holds without one holds with it."""
+    return Store(f"sqlite:///{folder / 'memory.db'}", {"embedder": request.getfixturevalue("toy")()})
+
+
 def hindsight(folder: Path, request: pytest.FixtureRequest) -> Store:
     """The shared server; the names of a test's banks are its own."""
     url = request.getfixturevalue("hindsight").url
@@ -59,7 +64,11 @@ def _beside(folder: Path) -> dict[str, Any]:
     return {"ledger": f"sqlite:///{folder / 'outbox.db'}", "outbox": QUICK}
 
 
-BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], Store]] = {"mnemopi": mnemopi, "hindsight": hindsight}
+BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], Store]] = {
+    "mnemopi": mnemopi,
+    "mnemopi+vectors": mnemopi_with_vectors,
+    "hindsight": hindsight,
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,9 +78,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The backends of a test: all, or those of its mark."""
     mark = metafunc.definition.get_closest_marker("backends")
-    names = mark.args if mark else sorted(BACKENDS, reverse=True)
+    chosen = mark.args if mark else ("mnemopi", "hindsight")
     for fixture, marks in (("store", pytest.mark.server), ("near_store", ())):
         if fixture in metafunc.fixturenames:
+            names = [*chosen, "mnemopi+vectors"] if fixture == "store" and "mnemopi" in chosen else chosen
             params = [pytest.param(name, marks=marks if name == "hindsight" else ()) for name in names]
             metafunc.parametrize(fixture, params, indirect=True)
 
@@ -169,9 +179,9 @@ def told(call: Caller, settled: Callable[[Bank], None]) -> Told:
         items = [content] if isinstance(content, str) else content
         receipt = call(bank, "retain", items, **fields)
         assert len(taken(receipt)) == len(receipt) == len(items)
+        settled(bank)
         if receipt.stored:
             return [outcome.id for outcome in receipt.stored]
-        settled(bank)
         listed = call(bank, "list", types=FACTS, state="all", limit=1000)
         known = {(memory.document_id, memory.text): memory.id for memory in listed}
         return [known[outcome.document_id, text_of(item)] for outcome, item in zip(receipt.queued, items, strict=True)]

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,17 @@ def items(conversation: Conversation) -> list[Item]:
     ]
 
 
-@pytest.fixture(scope="module")
-def banks() -> Iterator[Bank]:
-    """One file with a bank for each conversation, and one bank with all of them."""
-    with temporary_bank("all") as everything:
+@pytest.fixture(scope="module", params=[None, "wordllama"], ids=["words", "wordllama"])
+def banks(request: pytest.FixtureRequest) -> Iterator[Bank]:
+    """One file with a bank for each conversation, and one bank with all of them; by words alone, and with an embedder."""
+    if request.param and find_spec(request.param) is None:
+        pytest.skip("the extra `embeddings` is not installed")
+    with temporary_bank("all", embedder=request.param) as everything:
         for file in FILES:
             conversation = read(file)
             everything.retain(items(conversation))
             everything.named(conversation["id"]).retain(items(conversation))
+        assert everything.flush(timeout=60).done
         yield everything
 
 

@@ -18,7 +18,7 @@ from lorebank.testing import temporary_bank
 
 from .session_model import KINDS
 
-EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "60"))
 
 
 FEWER = max(EXAMPLES // 4, 5)

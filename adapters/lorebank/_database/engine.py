@@ -138,6 +138,7 @@ class Database(Forkable):
         self.path = sqlite_path(settings.url)
         self._prepare = prepare
         self._live: _Live | None = None
+        self.openings = 0  # of this process: what is remembered of the file holds for one of them
         self._opening = threading.Lock()
         self._uses = _Uses()
         watch_forks(self)
@@ -260,6 +261,7 @@ class Database(Forkable):
             live.dispose()
             raise
         live.ready = True
+        self.openings += 1
         return live
 
     def _engine(self) -> Engine:

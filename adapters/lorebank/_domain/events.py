@@ -57,19 +57,21 @@ class ModelRefreshed(Event):
 
 @dataclass(frozen=True, slots=True)
 class OutageStarted(Event):
-    """The server stopped answering: `writes` wait in the outbox, or the automatic `recall` gives nothing."""
+    """The server stopped answering: `writes` wait in the outbox, or the automatic `recall` gives nothing. Or an embedder
+    did: memories wait for their `vectors`, or a `query` has none; recall goes on by words.
+    """
 
     reason: str
-    part: Literal["writes", "recall"] = "writes"
+    part: Literal["writes", "recall", "vectors", "query"] = "writes"
 
 
 @dataclass(frozen=True, slots=True)
 class OutageEnded(Event):
-    """The server answers again, after so many seconds and failed attempts."""
+    """The server, or the embedder, answers again, after so many seconds and failed attempts."""
 
     seconds: float
     failures: int
-    part: Literal["writes", "recall"] = "writes"
+    part: Literal["writes", "recall", "vectors", "query"] = "writes"
 
 
 @dataclass(frozen=True, slots=True)

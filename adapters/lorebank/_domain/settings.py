@@ -233,8 +233,8 @@ class RankingWeights(Settings):
 
     Every signal lies between 0 and 1 (`length` may pass 1 for very long texts) and vanishes where its metadata is
     missing. Values come from the measured design (`docs/benchmarks.md`): `conversation()` are the tuned ones, most
-    defaults are half of them, which generalised better to chats by real people. `importance`, `veracity` and
-    `recency` only order memories that match about equally.
+    defaults are half of them, which generalised better to chats by real people. The three of `meaning` work where the
+    bank has an embedder. `importance`, `veracity` and `recency` only order memories that match about equally.
     """
 
     speaker: Weight = 0.7
@@ -248,6 +248,9 @@ class RankingWeights(Settings):
     question: Weight = 0.15
     length: Weight = 0.15
     coverage: Weight = 0.15
+    meaning: Weight = 0.4
+    meaning_around: Weight = 0.2
+    meaning_session: Weight = 0.3
     importance: Weight = 0.2
     veracity: Weight = 0.05
     recency: Weight = 0.02
@@ -271,12 +274,17 @@ class RankingWeights(Settings):
 class MnemopiSettings(Settings):
     """The embedded engine.
 
-    `floor` is the share of a query (0 to 1) that the best memory must match for anything to be returned.
+    `floor` is the share of a query (0 to 1) that the best memory must match for anything to be returned. With an embedder,
+    a memory is returned without that where it stands out in meaning: `standing` deviations beyond what the nearest of so
+    many memories does by chance. A recall waits `query_timeout` seconds at most for the query's vector, then goes on by
+    words.
     `synchronous="full"` makes each commit survive a power cut, not just a crash. `busy_timeout` is how long, in
     seconds, a write waits for other writers before `UnavailableError`.
     """
 
     ranking: RankingWeights = RankingWeights()
     floor: Annotated[float, Field(ge=0, le=1)] = 0.2
+    standing: Annotated[float, Field(ge=0, le=100)] = 1.6
+    query_timeout: Seconds = 1
     synchronous: Literal["normal", "full"] = "normal"
     busy_timeout: Seconds = 30

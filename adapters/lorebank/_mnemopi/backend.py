@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 from sqlalchemy import Connection
@@ -27,7 +28,7 @@ from lorebank._domain.memory import (
     Writer,
     count_tokens,
 )
-from lorebank._domain.ports import Completer
+from lorebank._domain.ports import Completer, Embedder
 from lorebank._domain.requests import (
     Change,
     FlushReport,
@@ -44,13 +45,16 @@ from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
 from lorebank._ledger import session_schema
 from lorebank._ledger.sessions import forget_traces
-from lorebank._mnemopi import edits, recall, store, synthesis, upkeep
+from lorebank._mnemopi import edits, embedders, recall, store, synthesis, upkeep
 from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
 from lorebank._mnemopi.documents import DocumentStore
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.schema import STEPS
 from lorebank._mnemopi.sessions import StoredSessions
+from lorebank._mnemopi.vectors.meaning import Asked
+from lorebank._mnemopi.vectors.store import register
+from lorebank._mnemopi.vectors.vectors import Vectors
 from lorebank.errors import LorebankError, UnavailableError, UnsupportedError, UsageError
 
 logger = logging.getLogger("lorebank")
@@ -61,16 +65,20 @@ def system_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def prepare(database: Database) -> None:
-    """Brings a file's tables up to date."""
+def prepare(database: Database, embedder: tuple[str, int] | None = None) -> None:
+    """Brings a file's tables up to date, and makes an embedder's name and dimensions known to it."""
     migrate(database, "mnemopi", STEPS)
     migrate(database, "sessions", session_schema.STEPS)
+    if embedder is not None:
+        register(database, *embedder)
 
 
 class MnemopiBackend:
     """Memories in one SQLite file. Threads and processes share it; nothing is opened before the first verb.
 
-    With a `completer`, reflections and mental models are its words, checked against the memories that they cite.
+    With a `completer`, reflections and mental models are its words, checked against the memories that they cite. With an
+    `embedder`, recall also finds by meaning; every memory of the file gets a vector of it in the background. What mental
+    models are written from is found by words, since that happens inside a transaction.
     """
 
     name: Literal["mnemopi"] = "mnemopi"
@@ -82,19 +90,25 @@ class MnemopiBackend:
         *,
         clock: Clock = system_clock,
         completer: Completer | None = None,
+        embedder: Embedder | str | None = None,
     ) -> None:
         self.settings = settings or MnemopiSettings()
         self.clock = clock
         self.completer = synthesis.checked(completer)
+        self.embedder = lent = embedders.checked(embedder)
         opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
-        self.database = Database(opened, prepare)
+        known = None if lent is None else (lent.name, lent.dimensions)
+        self.database = Database(opened, partial(prepare, embedder=known))
+        self.vectors = None if lent is None else Vectors(self.database, lent, self.settings.query_timeout)
         self.models = ModelStore(self.database, self._recall_model, self._now, self.completer)
-        self.sessions = StoredSessions(self.database, self.models, clock)
+        self.sessions = StoredSessions(self.database, self.models, clock, self._embed)
         self.documents = DocumentStore(self.database, self._now)
         self.operations, self.directives, self.outbox = NoOperations(), NoDirectives(), NoOutbox()
 
     def announce(self, tell: Listener) -> None:
-        """Nothing happens here on its own."""
+        """All that happens here on its own is the work of the embedder."""
+        if self.vectors is not None:
+            self.vectors.announce(tell)
 
     def tags(self, scope: Scope) -> Mapping[str, int]:
         return self.documents.tags(scope)
@@ -109,7 +123,9 @@ class MnemopiBackend:
         if replaced:
             return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
         with self.database.direct(write=True) as connection:
-            return store.add(connection, scope.bank, drafts, now=to_ticks(now))
+            receipt = store.add(connection, scope.bank, drafts, now=to_ticks(now))
+        self._embed()
+        return receipt
 
     def _replace(self, scope: Scope, drafts: Sequence[Draft], documents: Sequence[str], now: int) -> Receipt:
         """Writes drafts in place of what their documents held; models that were written from that are answered anew."""
@@ -117,15 +133,20 @@ class MnemopiBackend:
             former = store.retire(connection, scope.bank, documents, now)
             receipt = store.add(connection, scope.bank, drafts, now=now)
             self.models.touched(connection, scope, former)
-            return receipt
+        self._embed()
+        return receipt
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         if request.prefer_observations or request.include_source_facts:
             raise UnsupportedError(
                 "Mnemopi has no `prefer_observations` and no `include_source_facts`: name the `types` to read instead"
             )
+        asked = None if self.vectors is None else self.vectors.asked(request.query, scope.searched)
         with self.database.direct() as connection:
-            return self._recall(connection, scope, request)
+            found = self._recall(connection, scope, request, asked)
+        if self.vectors is not None:
+            self.vectors.begin()
+        return found
 
     def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
         if self.completer is None and request.response_schema is not None:
@@ -148,7 +169,8 @@ class MnemopiBackend:
         with self.database.write() as connection:
             changed = edits.change(connection, scope, memory_id, change)
             self.models.touched(connection, scope, [memory_id])
-            return changed
+        self._embed(whole=change.content is not None)
+        return changed
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
         with self.database.write() as connection:
@@ -195,16 +217,21 @@ class MnemopiBackend:
             return upkeep.check(connection, scope)
 
     def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
-        """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked."""
+        """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked, and vectors."""
         del until
+        ends = time.monotonic() + timeout
         reason = self._purge_owed(timeout)
-        return FlushReport(int(reason is not None), reason)
+        left, lacking = (0, None) if self.vectors is None else self.vectors.writer.flush(max(0.0, ends - time.monotonic()))
+        return FlushReport(left + int(reason is not None), "; ".join(filter(None, (reason, lacking))) or None)
 
     def close(self, timeout: float) -> None:
-        """Closes the file; a purge that does not succeed within `timeout` seconds stays owed."""
+        """Closes the file; a purge and vectors that are not done within `timeout` seconds are left to the next who opens it."""
+        ends = time.monotonic() + timeout
         try:
+            if self.vectors is not None:
+                self.vectors.writer.stop(timeout)
             if self.database.opened:
-                self._purge_owed(timeout)
+                self._purge_owed(max(0.0, ends - time.monotonic()))
         except UnavailableError:
             logger.warning("`%s` was closed with a purge still to be done", self.database.path)
         finally:
@@ -225,9 +252,16 @@ class MnemopiBackend:
             owed = upkeep.owes_purge(connection)
         return upkeep.purge(self.database, wait) if owed else None
 
-    def _recall(self, connection: Source, scope: Scope, request: RecallRequest) -> RecallResult:
+    def _embed(self, *, whole: bool = False) -> None:
+        """New memories, or with `whole` also changed ones, may lack a vector."""
+        if self.vectors is not None:
+            self.vectors.begin()
+            self.vectors.writer.wake(whole=whole)
+
+    def _recall(self, connection: Source, scope: Scope, request: RecallRequest, asked: Asked | None = None) -> RecallResult:
         admitted = replace(request, rule=scope.narrowed(request.rule))
-        return recall.recall(connection, recall.Search(admitted, scope.searched, self.settings, self._now()))
+        opening = self.database.openings
+        return recall.recall(connection, recall.Search(admitted, scope.searched, self.settings, self._now(), asked, opening))
 
     def _recall_model(
         self, connection: Connection, scope: Scope, question: str, max_tokens: int, rule: TagRule | None
@@ -245,14 +279,17 @@ class MnemopiBackend:
     def __getstate__(self) -> dict[str, Any]:
         if self.clock is not system_clock:
             raise UsageError("a backend with a clock of its own can't be pickled")
-        try:
-            pickle.dumps(self.completer)
-        except Exception as error:
-            raise UsageError(
-                f"a backend is pickled with its completer, and this one ({type(self.completer).__name__}) can't be: "
-                "open the bank anew where it is needed"
-            ) from error
-        return {"url": f"sqlite:///{self.database.path}", "settings": self.settings, "completer": self.completer}
+        lent = {"completer": self.completer, "embedder": self.embedder}
+        for name, value in lent.items():
+            try:
+                pickle.dumps(value)
+            except Exception as error:
+                raise UsageError(
+                    f"a backend is pickled with its {name}, and this one ({type(value).__name__}) can't be: "
+                    "open the bank anew where it is needed"
+                ) from error
+        return {"url": f"sqlite:///{self.database.path}", "settings": self.settings, **lent}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["url"], state["settings"], completer=state["completer"])  # type: ignore[misc]
+        lent = {"completer": state["completer"], "embedder": state["embedder"]}
+        self.__init__(state["url"], state["settings"], **lent)  # type: ignore[misc]

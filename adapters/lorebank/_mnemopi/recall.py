@@ -11,9 +11,10 @@ from lorebank._domain.memory import Budget, Memory, RecallResult, RecallTrace
 from lorebank._domain.requests import RecallRequest
 from lorebank._domain.settings import MnemopiSettings
 from lorebank._mnemopi.rows import full_rows, to_memory
-from lorebank._mnemopi.search.candidates import Corpus, Filter, Pool, gather
+from lorebank._mnemopi.search.candidates import Corpus, Filter, Pool, Wanted, gather
 from lorebank._mnemopi.search.question import Question, parse_question
 from lorebank._mnemopi.search.ranking import Ranking, rank
+from lorebank._mnemopi.vectors.meaning import Asked
 
 POOL: Mapping[Budget, int] = {"low": 50, "mid": 200, "high": 600}
 """How many matching memories are scored, by budget."""
@@ -23,12 +24,17 @@ _BANKS = "SELECT number, name, size, length FROM banks WHERE name IN ({})"
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One recall at work: what is asked, of which banks, at what time (`now` in ticks)."""
+    """One recall at work: what is asked, of which banks, at what time (`now` in ticks).
+
+    `asked` is the query's vector, where it has one, `opening` which opening of the file this one is.
+    """
 
     request: RecallRequest
     banks: tuple[str, ...]
     settings: MnemopiSettings
     now: int
+    asked: Asked | None = None
+    opening: int = 0
 
 
 def recall(connection: Source, search: Search) -> RecallResult:
@@ -37,11 +43,11 @@ def recall(connection: Source, search: Search) -> RecallResult:
     request = search.request
     names, corpus = _corpus(connection, search.banks)
     question = parse_question(request.query, request.moment)
-    pool = gather(
-        connection, corpus, question, Filter(request.types, search.now, request.rule), max(POOL[request.budget], request.limit)
-    )
+    meaning = search.asked.over(connection, corpus.banks, search.opening) if search.asked is not None else None
+    wanted = Wanted(question, meaning, max(POOL[request.budget], request.limit))
+    pool = gather(connection, corpus, wanted, Filter(request.types, search.now, request.rule))
     ranking = rank(pool, corpus, question, search.settings.ranking)
-    relevant = _relevant(ranking, question, search)
+    relevant = _relevant(pool, ranking, question, search)
     kept, dropped = _bounded(_read(connection, relevant, ranking, names, request), request)
     trace = None
     if request.explain:
@@ -56,15 +62,19 @@ def _corpus(connection: Source, banks: Sequence[str]) -> tuple[dict[int, str], C
     return names, Corpus(tuple(sorted(names)), sum(row[2] for row in rows), sum(row[3] for row in rows))
 
 
-def _relevant(ranking: Ranking, question: Question, search: Search) -> Sequence[int]:
+def _relevant(pool: Pool, ranking: Ranking, question: Question, search: Search) -> Sequence[int]:
     """The places in the pool that may be returned, best first.
 
-    None at all where the evidence stays under the floor; a memory of the time that the query names is evidence by itself.
+    Where the evidence stays under the floor, only what stands out in meaning: often none at all. A memory of the time that
+    the query names is evidence by itself.
     """
+    found: Sequence[int] = ranking.order
     if question.terms and not ranking.signals["period"].any() and ranking.evidence < search.settings.floor:
-        return ()
+        if (standing := pool.standing) is None:
+            return ()
+        found = [place for place in found if standing[place] >= search.settings.standing]
     least = search.request.min_score
-    return ranking.order if least is None else [place for place in ranking.order if ranking.scores[place] >= least]
+    return found if least is None else [place for place in found if ranking.scores[place] >= least]
 
 
 def _read(

@@ -4,6 +4,9 @@ A memory's `key` holds its bank in the upper bits and its place in the bank's or
 that a bank is one range of keys: the full-text index, which knows keys only, is searched within that range. Times are
 microseconds since 1970 in UTC. `terms` are the search terms of the text; the full-text index is an index over
 that column and keeps no text of its own. `digest` finds duplicates, `position` counts within a session.
+
+A memory's vectors go, by trigger, when its text changes or goes; a bank counts in `dropped` how many did, so that what is
+kept of them in memory can follow.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ banks = Table(
     Column("sequence", BigInteger, nullable=False),
     Column("size", Integer, nullable=False),
     Column("length", BigInteger, nullable=False),
+    Column("dropped", Integer, nullable=False, server_default="0"),
 )
 
 memories = Table(
@@ -94,6 +98,27 @@ revisions = Table(
     Column("based_on", Text),
 )
 
+embedding_models = Table(
+    "embedding_models",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("dimensions", Integer, nullable=False),
+    Column("background", LargeBinary),
+)
+"""The embedders whose vectors the file holds; `background` are each one's vectors of common sentences, as they are stored."""
+
+vectors = Table(
+    "vectors",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("model", Integer, nullable=False),
+    Column("bank", Integer, nullable=False),
+    Column("key", BigInteger, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+)
+"""One row for each memory and model. A number is used once, so that a larger one is a newer vector."""
+
 chores = Table("chores", metadata, Column("name", String, primary_key=True))
 """What is still to be done with the file, whoever opens it next."""
 
@@ -131,6 +156,22 @@ STEPS: Sequence[Sequence[str]] = (
         "CREATE TABLE chores (name TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
     ),
     ("ALTER TABLE mental_models ADD COLUMN \"trigger\" TEXT NOT NULL DEFAULT 'delta'",),
+    (
+        """CREATE TABLE embedding_models (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+           dimensions INTEGER NOT NULL, background BLOB)""",
+        """CREATE TABLE vectors (number INTEGER PRIMARY KEY AUTOINCREMENT,
+           model INTEGER NOT NULL REFERENCES embedding_models(number), bank INTEGER NOT NULL REFERENCES banks(number),
+           key INTEGER NOT NULL, vector BLOB NOT NULL)""",
+        "CREATE UNIQUE INDEX vectors_memory ON vectors (key, model)",
+        "CREATE INDEX vectors_bank ON vectors (model, bank, number)",
+        "ALTER TABLE banks ADD COLUMN dropped INTEGER NOT NULL DEFAULT 0",
+        """CREATE TRIGGER vectors_dropped AFTER DELETE ON vectors BEGIN
+           UPDATE banks SET dropped = dropped + 1 WHERE number = old.bank; END""",
+        """CREATE TRIGGER memories_removed_vectors AFTER DELETE ON memories BEGIN
+           DELETE FROM vectors WHERE key = old.key; END""",
+        """CREATE TRIGGER memories_changed_vectors AFTER UPDATE OF content ON memories WHEN new.content <> old.content BEGIN
+           DELETE FROM vectors WHERE key = old.key; END""",
+    ),
 )
 
 

@@ -25,11 +25,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StoredSessions:
-    """The sessions of one file. Each message is a memory at once."""
+    """The sessions of one file. Each message is a memory at once; `written` hears of new ones."""
 
     database: Database
     models: ModelStore
     clock: Callable[[], datetime]
+    written: Callable[[], None]
 
     def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
         memories = _Memories(self.clock())
@@ -38,6 +39,8 @@ class StoredSessions:
         if memories.replaced:
             with self.database.write() as connection:
                 self.models.touched(connection, scope, memories.replaced)
+        if memories.fresh:
+            self.written()
         return done
 
     def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
@@ -60,6 +63,7 @@ class _Memories:
 
     now: datetime
     replaced: list[str] = field(default_factory=list[str])
+    fresh: bool = False
 
     def retain(self, source: Source, address: Address, writes: Sequence[DocumentWrite]) -> Receipt:
         items: list[Item] = []
@@ -69,6 +73,7 @@ class _Memories:
             said = write.whole if write.rewritten else write.fresh
             items += [item.rewritten(document_id=write.document_id) for item in said]
         drafts = [draft(item, TRANSCRIPT, now=self.now) for item in items]
+        self.fresh |= bool(drafts)
         return store.add(source, address.bank, drafts, now=to_ticks(self.now)) if drafts else Receipt()
 
     def release(self, source: Source, address: Address) -> int:

@@ -24,6 +24,7 @@ _REVIVE = """UPDATE memories SET evidence = evidence + ?, invalidated_at = NULL,
              mentioned_at = ? WHERE bank = ? AND key = ?"""
 _LAST_PLACE = "SELECT max(position) FROM memories WHERE bank = ? AND session = ?"
 _BANK = "SELECT number FROM banks WHERE name = ?"
+_SIZE = "SELECT size FROM banks WHERE number = ?"
 _NEW_BANK = "INSERT INTO banks (name, sequence, size, length) VALUES (?, 0, 0, 0) RETURNING number"
 _GROW = """UPDATE banks SET sequence = sequence + ?, size = size + ?, length = length + ? WHERE number = ?
            RETURNING sequence"""
@@ -43,6 +44,11 @@ def bank_number(connection: Source, name: str) -> int | None:
     """The bank's number in this file, or `None` where it holds no such bank."""
     found = rows_of(connection, _BANK, (name,))
     return int(found[0][0]) if found else None
+
+
+def bank_size(connection: Source, number: int) -> int:
+    """How many memories a bank holds, in whatever state."""
+    return int(rows_of(connection, _SIZE, (number,))[0][0])
 
 
 def ensure_bank(connection: Source, name: str) -> int:

@@ -19,6 +19,8 @@ _OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
 _OWED = "SELECT name FROM chores WHERE name LIKE 'purge %'"
 _CUT_WAIT = 100
 """Milliseconds that the cut of the log waits for readers."""
+_STRAYS = """SELECT count(*) FROM vectors v WHERE v.bank = ?
+             AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.key = v.key AND m.bank = v.bank)"""
 _CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
 
 
@@ -66,6 +68,8 @@ def check(connection: Connection, scope: Scope) -> Integrity:
         number = bank_number(connection, name)
         if number is not None:
             problems += _miscounted(connection, name, number)
+            if strays := rows_of(connection, _STRAYS, (number,))[0][0]:
+                problems.append(f"bank {name!r} has {strays} vectors without a memory")
     return Integrity(tuple(problems))
 
 

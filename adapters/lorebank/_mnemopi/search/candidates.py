@@ -3,8 +3,9 @@
 Each term's memories are read from the full-text index within the banks' key ranges, so that document frequencies are
 those of the banks asked and nothing of another bank can weigh in. A term that is common in a large bank is read up to a
 bound (its newest memories), unless a tag filter may leave out just those; it still counts in the scoring. The best by
-summed weight, as many as the budget says and the filters admit, form the pool, together with the messages right before
-and after them.
+summed weight, as many as the budget says and the filters admit, form the pool. Where the query has a vector, half as many
+that are nearest in meaning join them, from the whole of the banks. So do the messages right before and after the first of
+both.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lorebank._domain.scope import TagRule
 from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.vectors.meaning import Meaning
 
 COMMON_SHARE = 20
 """A term is read up to one in so many of the banks' memories ..."""
@@ -85,21 +87,35 @@ class Filter:
 class Pool:
     """The candidates, column by column: the first `matched` match the query itself, the rest stand beside those.
 
-    `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them.
+    `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them, `closeness` how
+    near each candidate is to the query in meaning, where that is known, `standing` by how much it stands out beyond chance,
+    both in deviations.
     """
 
     rows: tuple[Row, ...]
     matched: int
     weights: Mapping[str, float]
     holders: Mapping[str, Keys]
+    closeness: NDArray[np.float64] | None = None
+    standing: NDArray[np.float64] | None = None
 
     def columns(self) -> list[tuple[Any, ...]]:
         """Key, bank, session, position, speaker, time, traits, importance, veracity, terms, tags."""
         return list(zip(*self.rows, strict=True)) if self.rows else [()] * 11
 
 
-def gather(connection: Source, corpus: Corpus, question: Question, admit: Filter, size: int) -> Pool:
-    """The pool for a question: up to `size` memories that match it, and their neighbours."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a pool is gathered for: up to `size` memories that match the question, and half as many by its meaning."""
+
+    question: Question
+    meaning: Meaning | None
+    size: int
+
+
+def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) -> Pool:
+    """The pool for a question: the memories that match it, by words and by meaning, and their neighbours."""
+    question, size = wanted.question, wanted.size
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE) if admit.rule is None else corpus.size + 1
     holders = {term: _postings(connection, corpus, term, bound) for term in question.terms}
     weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
@@ -110,7 +126,20 @@ def gather(connection: Source, corpus: Corpus, question: Question, admit: Filter
     elif not question.terms and question.own:
         lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
-    return Pool((*matched, *_neighbours(connection, matched, beside, admit)), len(matched), weights, holders)
+    if (meaning := wanted.meaning) is None:
+        rows = (*matched, *_neighbours(connection, matched, matched[:NEIGHBOURED], beside, admit))
+        return Pool(rows, len(matched), weights, holders)
+    nearest: list[int] = meaning.nearest(connection).tolist()
+    known = {row[0]: row for row in matched}
+    room = size // 2 - sum(key in known for key in nearest[: size // 2])
+    fresh, also = _admitted(connection, np.array([key for key in nearest if key not in known], np.int64), admit, room)
+    known |= {row[0]: row for row in fresh}
+    leading = {row[0]: row for row in matched[:NEIGHBOURED]} | {key: known[key] for key in nearest[:NEIGHBOURED] if key in known}
+    around = {row[0]: row for row in (*beside, *also)}
+    every = list(known.values())
+    rows = (*every, *_neighbours(connection, every, list(leading.values()), list(around.values()), admit))
+    closeness = meaning.closeness(connection, [row[0] for row in rows])
+    return Pool(rows, len(every), weights, holders, closeness, meaning.standing(closeness))
 
 
 def rarity(total: int, found: int) -> float:
@@ -175,17 +204,16 @@ def _admitted(connection: Source, keys: Keys, admit: Filter, size: int) -> tuple
     return matched[:size], beside
 
 
-def _neighbours(connection: Source, matched: Sequence[Row], beside: Sequence[Row], admit: Filter) -> list[Row]:
-    """The messages right before and after the matched ones in their sessions, where they are not matched themselves.
+def _neighbours(
+    connection: Source, matched: Sequence[Row], leading: Sequence[Row], beside: Sequence[Row], admit: Filter
+) -> list[Row]:
+    """The messages right before and after the leading ones in their sessions, where they are not matched themselves.
 
     Most arrived right beside them; where sessions took turns, the rest is read by place.
     """
     known = set(_places(matched))
     wanted = {
-        (bank, session, place + step)
-        for bank, session, place in _places(matched[:NEIGHBOURED])
-        for step in (-1, 1)
-        if place + step >= 0
+        (bank, session, place + step) for bank, session, place in _places(leading) for step in (-1, 1) if place + step >= 0
     } - known
     found = [row for row, place in zip(beside, _places(beside), strict=True) if place in wanted]
     if missing := wanted.difference(_places(found)):

@@ -15,6 +15,10 @@ added, never multiplied, so that none can erase a match:
     question    minus the share of the memory that asks rather than tells
     length      the logarithm of its length: longer messages tell more
     coverage    the share of the query's weight that it holds
+    meaning     how near it is to the query in meaning: its closeness (deviations above what is usual in the bank) divided
+                by `FAR_OUT`
+    meaning_around    the mean of that of the messages before and after it
+    meaning_session   the mean of its session's three best
     importance, veracity, recency    order memories that match about equally
 
 Which signals help, and by how much, was measured; see `docs/benchmarks.md`.
@@ -42,7 +46,10 @@ EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
 
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
+FAR_OUT = 6.0
+"""A memory that is so many deviations nearer than usual gets the whole weight of `meaning`."""
 _SCALED = ("speaker", "previous", "following", "reply", "session", "together", "period", "time_words", "length", "coverage")
+_MEANT = ("meaning", "meaning_around", "meaning_session")
 
 Column = NDArray[np.float64]
 """One number for each candidate of a pool."""
@@ -80,8 +87,11 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     held /= sum(pool.weights.values()) or 1.0
     signals = {"lexical": lexical, "coverage": held, "length": np.log1p(lengths) / 4}
     signals |= _known(columns, times, question)
-    signals |= _around(_homes(columns), lexical, -signals["question"], _shares(pool, holding))
-    scale = 1 + sum(getattr(weights, name) for name in _SCALED if signals[name].any())
+    homes = _homes(columns)
+    signals |= _around(homes, lexical, -signals["question"], _shares(pool, holding))
+    if pool.closeness is not None:
+        signals |= _meant(homes, pool.closeness)
+    scale = 1 + sum(getattr(weights, name) for name in (*_SCALED, *_MEANT) if name in signals and signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
     return Ranking(tuple(np.lexsort((-keys, -times, -scores)).tolist()), keys, scores, gained, evidence)
@@ -147,12 +157,21 @@ def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) 
 
 @dataclass(frozen=True, slots=True)
 class _Homes:
-    """Where the candidates stand: each one's session by number (how many there are), its place in it, and whether it has none."""
+    """Where the candidates stand: each one's session by number (how many there are), its place in it (`order` sorts by both),
+    and whether it has none.
+    """
 
     session: Places
     count: int
     spot: Keys
+    order: Places
     alone: NDArray[np.bool_]
+
+    def beside(self, values: Column, step: int) -> Column:
+        """For each candidate the value of the one so many places after it in its session; 0 where there is none."""
+        order, ordered = self.order, self.spot[self.order]
+        at = np.minimum(np.searchsorted(ordered, self.spot + step), len(ordered) - 1)
+        return np.where((ordered[at] == self.spot + step) & ~self.alone, values[order][at], 0.0)
 
 
 def _homes(columns: Sequence[tuple[Any, ...]]) -> _Homes:
@@ -160,39 +179,44 @@ def _homes(columns: Sequence[tuple[Any, ...]]) -> _Homes:
     numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
     session = np.array([numbers[home] for home in homes], np.intp)
     spot = (session.astype(np.int64) << 32) + np.array([each or 0 for each in columns[3]], np.int64)
-    return _Homes(session, len(numbers), spot, np.array([each is None for each in columns[2]], np.bool_))
+    return _Homes(session, len(numbers), spot, np.argsort(spot), np.array([each is None for each in columns[2]], np.bool_))
 
 
 def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tuple[Places, float]]) -> dict[str, Column]:
     """The signals that a memory has from its session: what stands before and after it, and what the session holds."""
     if not len(lexical):
         return dict.fromkeys(("previous", "following", "reply", "session", "together"), lexical)
-    order = np.argsort(homes.spot)
-    ordered = homes.spot[order]
-
-    def beside(values: Column, step: int) -> Column:
-        at = np.minimum(np.searchsorted(ordered, homes.spot + step), len(ordered) - 1)
-        return np.where((ordered[at] == homes.spot + step) & ~homes.alone, values[order][at], 0.0)
-
     held = np.zeros(homes.count)
     for places, share in shares:
         held[np.unique(homes.session[places])] += share
     return {
-        "previous": beside(lexical, -1),
-        "following": beside(lexical, 1),
-        "reply": beside(lexical * asking, -1),
+        "previous": homes.beside(lexical, -1),
+        "following": homes.beside(lexical, 1),
+        "reply": homes.beside(lexical * asking, -1),
         "session": np.where(homes.alone, 0.0, _best_of_session(homes, lexical)),
         "together": np.where(homes.alone, 0.0, held[homes.session]),
     }
 
 
-def _best_of_session(homes: _Homes, lexical: Column) -> Column:
-    """For each candidate, the mean of its session's best lexical scores."""
-    order = np.lexsort((-lexical, homes.session))
+def _meant(homes: _Homes, closeness: Column) -> dict[str, Column]:
+    """The signals of meaning: a memory's own, and what it has from its session."""
+    near = np.clip(closeness / FAR_OUT, 0.0, 1.0)
+    if not len(near):
+        return dict.fromkeys(_MEANT, near)
+    return {
+        "meaning": near,
+        "meaning_around": (homes.beside(near, -1) + homes.beside(near, 1)) / 2,
+        "meaning_session": np.where(homes.alone, 0.0, _best_of_session(homes, near)),
+    }
+
+
+def _best_of_session(homes: _Homes, scores: Column) -> Column:
+    """For each candidate, the mean of its session's best scores."""
+    order = np.lexsort((-scores, homes.session))
     sessions = homes.session[order]
     starts = np.searchsorted(sessions, sessions)
     ranked = np.arange(len(sessions)) - starts
-    sums = np.bincount(sessions, np.where(ranked < SESSION_BEST, lexical[order], 0.0), homes.count)
+    sums = np.bincount(sessions, np.where(ranked < SESSION_BEST, scores[order], 0.0), homes.count)
     return sums[homes.session] / SESSION_BEST
 
 

@@ -96,6 +96,13 @@ def query_terms(text: str) -> list[str]:
     return [term for term in distinct if term not in quiet] or distinct
 
 
+def content_words(text: str) -> list[str]:
+    """The words of a query, lower-case, without function words and words of asking."""
+    told = words(text)
+    quiet = ENGLISH | of_query(told)
+    return [word for word in told if word not in quiet]
+
+
 def _terms_of(word: str) -> Iterable[str]:
     if word.isascii() or _IS_UNSEGMENTED.search(word) is None:
         return (stem(word),)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 
 from lorebank import Bank, GarbledError, LorebankError, UnavailableError, UnsupportedError, UsageError, open_bank
 from lorebank._database.engine import Database, DatabaseSettings
+from lorebank._mnemopi.schema import STEPS
 
 OPENERS = """
 import os, sys
@@ -144,7 +145,7 @@ def test_a_newer_schema_is_refused_and_left_alone(file: Path, url: str) -> None:
             with pytest.raises(UnsupportedError, match="newer lorebank"):
                 verb()
         assert (bank.health().ok, "newer lorebank" in bank.health().detail) == (False, True)
-    assert query(file, "SELECT version FROM lorebank_schema WHERE component = 'mnemopi'") == 3
+    assert query(file, "SELECT version FROM lorebank_schema WHERE component = 'mnemopi'") == len(STEPS) + 1
     assert query(file, "SELECT count(*) FROM memories") == 1
 
 

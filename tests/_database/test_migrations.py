@@ -88,5 +88,7 @@ def test_there_are_no_tables_that_the_code_does_not_name(bank: Bank, file: Path)
     connection.close()
     own = {name for name in found if not name.startswith(("memory_terms", "sqlite_"))}
     sessions = {"sessions", "cursors", "histories", "traces"}
-    assert own - sessions == {"banks", "chores", "memories", "mental_models", "mental_model_revisions", "lorebank_schema"}
+    models = {"mental_models", "mental_model_revisions", "embedding_models"}
+    assert own - sessions - models == {"banks", "chores", "memories", "vectors", "lorebank_schema"}
+    assert models < own
     assert sessions < own

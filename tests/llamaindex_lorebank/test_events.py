@@ -245,9 +245,9 @@ async def test_a_run_that_names_no_user_goes_on(rig: Rig, caplog: pytest.LogCapt
     bank = rig.open("base")
     assert str(await heard(MemoryEventHandler(per_user(bank)), ask(documents(model()), how))) == ANSWER
     assert rig.of(Skipped) == [Skipped("base", "before_turn", "UsageError")]
-    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert "'user_id'" in record.getMessage()
-    assert "instrument_tags" in record.getMessage()
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    [told] = [error for error in errors if "'user_id'" in error]  # what LlamaIndex keeps of other tests may speak, too
+    assert "instrument_tags" in told
 
 
 def test_a_handler_that_is_only_added_serves_queries(rig: Rig) -> None:

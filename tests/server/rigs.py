@@ -91,8 +91,13 @@ class Apart(FaultServer):
     """The real server, on which each test's banks have names of their own."""
 
     def _behind(self, exchanges: Any) -> Any:
-        suffix, answer = uuid.uuid4().hex, super()._behind(exchanges)
-        return lambda request: answer(replace(request, path=_BANK.sub(rf"\g<0>-{suffix}", request.path)))
+        self.suffix, answer = uuid.uuid4().hex, super()._behind(exchanges)
+        return lambda request: answer(replace(request, path=_BANK.sub(rf"\g<0>-{self.suffix}", request.path)))
+
+    def sweep(self, upstream: str) -> None:
+        """Deletes the banks of the test: each holds locks of the server's database."""
+        for bank in {found[0] for request in self.requests if (found := _BANK.search(request.path))}:
+            httpx.delete(f"{upstream}/v1/default/banks/{bank}-{self.suffix}", timeout=60)
 
 
 _BANK = re.compile(r"(?<=/banks/)[^/]+")
@@ -120,6 +125,8 @@ def rig_on(engine: str, request: pytest.FixtureRequest, kind: type[R]) -> Iterat
         if server is not None:
             stack.enter_context(server)
         yield kind(file, server, stack, real)
+    if isinstance(server, Apart):
+        server.sweep(str(upstream))
 
 
 class Place:

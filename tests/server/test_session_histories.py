@@ -19,7 +19,7 @@ from tests.laws.session_places import HindsightPlace
 from lorebank.testing import FaultServer
 
 PORTIONS = 5
-EACH = max(int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "100")) // 2 // PORTIONS, 1)
+EACH = max(int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "40")) // 2 // PORTIONS, 1)
 
 
 class RealPlace(HindsightPlace):

@@ -54,6 +54,7 @@ class ToyEmbedder:
         self.name, self.dimensions = name, dimensions
         self.asked: dict[str, list[str]] = {"query": [], "passage": []}
         self.error: Exception | None = None
+        self.refused: str | None = None
         self.gate = threading.Event()
         self.gate.set()
         self.begun = threading.Event()
@@ -65,6 +66,8 @@ class ToyEmbedder:
             self.gate.wait(30)
         if self.error is not None:
             raise self.error
+        if self.refused is not None and any(self.refused in text for text in texts):
+            raise ValueError("this text is too long")
         return [self._vector(text).tolist() for text in texts]
 
     def _vector(self, text: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

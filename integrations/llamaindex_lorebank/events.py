@@ -58,6 +58,8 @@ class MemoryEventHandler(BaseEventHandler):
 
     _turns: Turns = PrivateAttr()
     _spans: _Spans = PrivateAttr()
+    _guard: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+    _detached: bool = PrivateAttr(default=False)
 
     def __init__(
         self,
@@ -79,16 +81,20 @@ class MemoryEventHandler(BaseEventHandler):
     def attach(self) -> Self:
         """Lets all engines of this process be heard."""
         root: Any = get_dispatcher()
-        if not _among(self, root.event_handlers):
-            root.add_event_handler(self)
+        with self._guard:
+            self._detached = False
+            if not _among(self, root.event_handlers):
+                root.add_event_handler(self)
         self._track()
         return self
 
     def detach(self) -> None:
         """Hears nothing any more. What runs now is not kept further."""
         root: Any = get_dispatcher()
-        root.event_handlers = [each for each in root.event_handlers if each is not self]
-        root.span_handlers = [each for each in root.span_handlers if each is not self._spans]
+        with self._guard:
+            self._detached = True
+            root.event_handlers = [each for each in root.event_handlers if each is not self]
+            root.span_handlers = [each for each in root.span_handlers if each is not self._spans]
 
     def __enter__(self) -> Self:
         return self.attach()
@@ -98,10 +104,10 @@ class MemoryEventHandler(BaseEventHandler):
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         """A query that began before spans were heard is taken from its events."""
-        if isinstance(event, QueryStartEvent) and event.span_id is not None:
-            self._track()
-            if self._spans.adopted(event.span_id):
-                self._turns.begin(event.span_id, _words(event.query), event.tags)
+        if not isinstance(event, QueryStartEvent) or event.span_id is None or not self._track():
+            return
+        if self._spans.adopted(event.span_id):
+            self._turns.begin(event.span_id, _words(event.query), event.tags)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until all that has begun and ended so far is kept; gives whether it is."""
@@ -111,11 +117,17 @@ class MemoryEventHandler(BaseEventHandler):
         """Awaitable form of `flush`."""
         return await self._turns.aflush(timeout)
 
-    def _track(self) -> None:
-        """Hears of spans, too: without them nobody knows which query is the outermost."""
+    def _track(self) -> bool:
+        """Hears of spans, too: without them nobody knows which query is the outermost. `False` where an event comes from a run
+        that was under way when this was detached, which must not attach it again.
+        """
         root: Any = get_dispatcher()
-        if not _among(self._spans, root.span_handlers):
-            root.add_span_handler(self._spans)
+        with self._guard:
+            if self._detached and not _among(self, root.event_handlers):
+                return False
+            if not _among(self._spans, root.span_handlers):
+                root.add_span_handler(self._spans)
+            return True
 
 
 class _Spans(BaseSpanHandler[BaseSpan]):

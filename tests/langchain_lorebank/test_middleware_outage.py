@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,17 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
+from rigs import OUTAGES, Line, line_with
 
 from langchain_lorebank.middleware import MemoryMiddleware
 from langchain_lorebank.testing import ScriptedChatModel, call
 from lorebank import Bank, LorebankError, open_bank
-from lorebank.seams import Event, OutageEnded, OutageStarted
-from lorebank.testing import Fault, FaultServer
+from lorebank.seams import OutageEnded, OutageStarted
 
 FACT = "Ana prefers aisle seats on long flights."
 ASKED = "Which seats does Ana prefer on long flights?"
 ANSWER = "The one that is next to nobody, then."
 THREAD: Any = {"configurable": {"thread_id": "t"}}
-OUTAGES = ["dead", "slow", "garbage", "html"]
 
 
 @tool
@@ -32,43 +30,10 @@ def weather(city: str) -> str:
     return f"{city} is sunny."
 
 
-class Rig:
-    """A server that knows one thing and fails on request."""
-
-    def __init__(self, server: FaultServer, folder: Path, stack: ExitStack) -> None:
-        self.server, self.folder, self.stack = server, folder, stack
-        self.events: list[Event] = []
-
-    def open(self, **options: Any) -> Bank:
-        given = {"recall": {"deadline": 0.5}, "mental_models": {"enabled": False}, "outbox": {"batch_seconds": 0.02}, **options}
-        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
-        bank = open_bank(self.server.url, bank="alice", ledger=ledger, on_event=self.events.append, **given)
-        self.stack.enter_context(bank)
-        bank.retain(FACT)
-        assert bank.flush(timeout=30, until="completed").left == 0
-        return bank
-
-    def fail(self, kind: str) -> None:
-        if kind == "dead":
-            self.server.stop()
-        else:
-            slow, html = Fault(hang=True), Fault(status=200, body=b"<html>hello</html>", content_type="text/html")
-            self.server.fault({"slow": slow, "garbage": Fault(body=b'{"results": 7}'), "html": html}[kind])
-
-    def heal(self, kind: str) -> None:
-        if kind == "dead":
-            self.server.start()
-        self.server.heal()
-
-    def delivered(self, bank: Bank) -> str:
-        assert bank.flush(timeout=60, until="completed").left == 0
-        return "\n".join(self.server.bank("alice").documents.values())
-
-
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with ExitStack() as stack:
-        yield Rig(stack.enter_context(FaultServer()), tmp_path, stack)
+def rig(tmp_path: Path) -> Iterator[Line]:
+    with line_with(FACT, tmp_path) as made:
+        yield made
 
 
 async def answered(bank: Bank, how: str, script: list[Any]) -> tuple[Any, ScriptedChatModel]:
@@ -81,7 +46,7 @@ async def answered(bank: Bank, how: str, script: list[Any]) -> tuple[Any, Script
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("kind", OUTAGES)
-async def test_the_run_goes_on_and_everything_is_delivered_later(rig: Rig, kind: str, how: str) -> None:
+async def test_the_run_goes_on_and_everything_is_delivered_later(rig: Line, kind: str, how: str) -> None:
     """A right answer, the state told as events, the deadline waited for once, and nothing lost."""
     bank = rig.open()
     rig.fail(kind)
@@ -97,7 +62,7 @@ async def test_the_run_goes_on_and_everything_is_delivered_later(rig: Rig, kind:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-async def test_memory_comes_back_within_the_conversation(rig: Rig, how: str) -> None:
+async def test_memory_comes_back_within_the_conversation(rig: Line, how: str) -> None:
     """The next turn has memories again, and the end of the outage is told."""
     bank = rig.open()
     rig.fail("dead")
@@ -116,7 +81,7 @@ async def test_memory_comes_back_within_the_conversation(rig: Rig, how: str) -> 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("kind", ["dead", "garbage"])
-async def test_an_application_that_wants_it_is_told_by_an_error(rig: Rig, kind: str, how: str) -> None:
+async def test_an_application_that_wants_it_is_told_by_an_error(rig: Line, kind: str, how: str) -> None:
     """With `on_failure="raise"`; the user's words are kept all the same."""
     bank = rig.open(on_failure="raise")
     rig.fail(kind)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer, Memory
 from rigs import ENGINES, Rig, place, rig_on
 
@@ -43,3 +44,12 @@ def both(request: pytest.FixtureRequest) -> Iterator[HostRig]:
     """Every engine."""
     with rig_on(request.param, request, HostRig) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    """No test leaves a handler behind."""
+    root = get_dispatcher()
+    before = [*root.event_handlers], [*root.span_handlers]
+    yield
+    assert ([*root.event_handlers], [*root.span_handlers]) == before

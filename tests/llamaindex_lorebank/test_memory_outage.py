@@ -4,68 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
+from rigs import OUTAGES, Line, line_with
 
 from llamaindex_lorebank import BankMemory, with_memory
 from llamaindex_lorebank.testing import StrictLLM
-from lorebank import Bank, LorebankError, open_bank
-from lorebank.seams import Event, OutageEnded, OutageStarted
-from lorebank.testing import Fault, FaultServer
+from lorebank import LorebankError, open_bank
+from lorebank.seams import OutageEnded, OutageStarted
 
 from .agent_rig import AGENTS, KEPT, agent_of
 from .agent_rig import script_of as agent_script
 from .memory_rig import ANSWER, ASKED, FACT, KINDS, MODES, chat, engine_of, roles, script_of, text_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning")  # ReActAgent's own
-OUTAGES = ["dead", "slow", "garbage", "html"]
-
-
-class Rig:
-    """A server that knows one thing and fails on request."""
-
-    def __init__(self, server: FaultServer, folder: Path, stack: ExitStack) -> None:
-        self.server, self.folder, self.stack = server, folder, stack
-        self.events: list[Event] = []
-
-    def open(self, **options: Any) -> Bank:
-        given = {"recall": {"deadline": 0.5}, "mental_models": {"enabled": False}, "outbox": {"batch_seconds": 0.02}, **options}
-        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
-        bank = open_bank(self.server.url, bank="alice", ledger=ledger, on_event=self.events.append, **given)
-        self.stack.enter_context(bank)
-        bank.retain(FACT)
-        assert bank.flush(timeout=30, until="completed").left == 0
-        return bank
-
-    def fail(self, kind: str) -> None:
-        if kind == "dead":
-            self.server.stop()
-        else:
-            slow, html = Fault(hang=True), Fault(status=200, body=b"<html>hello</html>", content_type="text/html")
-            self.server.fault({"slow": slow, "garbage": Fault(body=b'{"results": 7}'), "html": html}[kind])
-
-    def heal(self, kind: str) -> None:
-        if kind == "dead":
-            self.server.start()
-        self.server.heal()
-
-    def delivered(self, bank: Bank) -> str:
-        assert bank.flush(timeout=60, until="completed").left == 0
-        return "\n".join(self.server.bank("alice").documents.values())
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[Rig]:
-    with ExitStack() as stack:
-        yield Rig(stack.enter_context(FaultServer()), tmp_path, stack)
+def line(tmp_path: Path) -> Iterator[Line]:
+    with line_with(FACT, tmp_path) as made:
+        yield made
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", OUTAGES)
-async def test_a_chat_engine_goes_on_and_everything_is_delivered_later(line: Rig, kind: str, mode: str) -> None:
+async def test_a_chat_engine_goes_on_and_everything_is_delivered_later(line: Line, kind: str, mode: str) -> None:
     """A right answer, the state told as events, the deadline waited for once, and nothing lost."""
     bank = line.open()
     line.fail(kind)
@@ -83,7 +47,7 @@ async def test_a_chat_engine_goes_on_and_everything_is_delivered_later(line: Rig
 
 
 @pytest.mark.parametrize("engine", KINDS)
-async def test_every_engine_goes_on(line: Rig, engine: str) -> None:
+async def test_every_engine_goes_on(line: Line, engine: str) -> None:
     """With a server that is dead."""
     bank = line.open()
     line.fail("dead")
@@ -95,7 +59,7 @@ async def test_every_engine_goes_on(line: Rig, engine: str) -> None:
 
 @pytest.mark.parametrize("bare", [True, False])
 @pytest.mark.parametrize(("agent", "kind"), [(each, "dead") for each in AGENTS] + [("function", each) for each in OUTAGES[1:]])
-async def test_an_agent_goes_on_and_everything_is_delivered_later(line: Rig, agent: str, kind: str, bare: bool) -> None:
+async def test_an_agent_goes_on_and_everything_is_delivered_later(line: Line, agent: str, kind: str, bare: bool) -> None:
     """As without memory: its own prompt, its own messages, a right answer."""
     bank = line.open()
     line.fail(kind)
@@ -113,7 +77,7 @@ async def test_an_agent_goes_on_and_everything_is_delivered_later(line: Rig, age
     )
 
 
-async def test_memory_comes_back_within_the_conversation(line: Rig) -> None:
+async def test_memory_comes_back_within_the_conversation(line: Line) -> None:
     """A later turn has memories again, and the end of the outage is told."""
     bank = line.open()
     line.fail("dead")
@@ -131,7 +95,7 @@ async def test_memory_comes_back_within_the_conversation(line: Rig) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["dead", "garbage"])
-async def test_an_application_that_wants_it_is_told_by_an_error(line: Rig, kind: str, mode: str) -> None:
+async def test_an_application_that_wants_it_is_told_by_an_error(line: Line, kind: str, mode: str) -> None:
     """With `on_failure="raise"`; the user's words are kept all the same."""
     bank = line.open(on_failure="raise")
     line.fail(kind)

@@ -4,59 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
+from rigs import OUTAGES, Line, line_with
 
 from llamaindex_lorebank.query_engine import remembering
-from lorebank import Bank, LorebankError, open_bank
-from lorebank.seams import Event, OutageEnded, OutageStarted
-from lorebank.testing import Fault, FaultServer
+from lorebank import LorebankError, open_bank
+from lorebank.seams import OutageEnded, OutageStarted
 
 from .engine_rig import ANSWER, ASKED, DOCUMENTS, FACT, HOW, SHAPES, ask, documents, model, read
-
-OUTAGES = ["dead", "slow", "garbage", "html"]
-
-
-class Line:
-    """A server that knows one thing and fails on request."""
-
-    def __init__(self, server: FaultServer, folder: Path, stack: ExitStack) -> None:
-        self.server, self.folder, self.stack = server, folder, stack
-        self.events: list[Event] = []
-
-    def open(self, **options: Any) -> Bank:
-        given = {"recall": {"deadline": 0.5}, "mental_models": {"enabled": False}, "outbox": {"batch_seconds": 0.02}, **options}
-        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
-        bank = open_bank(self.server.url, bank="alice", ledger=ledger, on_event=self.events.append, **given)
-        self.stack.enter_context(bank)
-        bank.retain(FACT)
-        assert bank.flush(timeout=30, until="completed").left == 0
-        return bank
-
-    def fail(self, kind: str) -> None:
-        if kind == "dead":
-            self.server.stop()
-        else:
-            slow, html = Fault(hang=True), Fault(status=200, body=b"<html>hello</html>", content_type="text/html")
-            self.server.fault({"slow": slow, "garbage": Fault(body=b'{"results": 7}'), "html": html}[kind])
-
-    def heal(self, kind: str) -> None:
-        if kind == "dead":
-            self.server.start()
-        self.server.heal()
-
-    def delivered(self, bank: Bank) -> str:
-        assert bank.flush(timeout=60, until="completed").left == 0
-        return "\n".join(self.server.bank("alice").documents.values())
 
 
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[Line]:
-    with ExitStack() as stack:
-        yield Line(stack.enter_context(FaultServer()), tmp_path, stack)
+    with line_with(FACT, tmp_path) as made:
+        yield made
 
 
 @pytest.mark.parametrize("how", HOW)

@@ -18,7 +18,7 @@ from hindsight_server import Hindsight
 
 from lorebank import Bank, open_bank
 from lorebank.seams import Event, Recalled
-from lorebank.testing import FaultServer
+from lorebank.testing import Fault, FaultServer
 
 PATIENT: dict[str, Any] = {"mental_models": {"auto_seed": False}, "recall": {"deadline": 20}}
 """Settings for the real server: seeds cost it model calls, and other tests keep it busy."""
@@ -159,3 +159,46 @@ def place(hindsight: Hindsight, tmp_path: Path) -> Iterator[Place]:
         place = Place(line, tmp_path)
         yield place
     httpx.delete(f"{hindsight.url}/v1/default/banks/{place.name}", timeout=60)
+
+
+OUTAGES = ("dead", "slow", "garbage", "html")
+
+
+class Line:
+    """A server that knows one `fact` and fails on request."""
+
+    def __init__(self, fact: str, server: FaultServer, folder: Path, stack: ExitStack) -> None:
+        self.fact, self.server, self.folder, self.stack = fact, server, folder, stack
+        self.events: list[Event] = []
+
+    def open(self, **options: Any) -> Bank:
+        given = {"recall": {"deadline": 0.5}, "mental_models": {"enabled": False}, "outbox": {"batch_seconds": 0.02}, **options}
+        ledger = f"sqlite:///{self.folder / 'outbox.db'}"
+        bank = open_bank(self.server.url, bank="alice", ledger=ledger, on_event=self.events.append, **given)
+        self.stack.enter_context(bank)
+        bank.retain(self.fact)
+        assert bank.flush(timeout=30, until="completed").left == 0
+        return bank
+
+    def fail(self, kind: str) -> None:
+        if kind == "dead":
+            self.server.stop()
+        else:
+            slow, html = Fault(hang=True), Fault(status=200, body=b"<html>hello</html>", content_type="text/html")
+            self.server.fault({"slow": slow, "garbage": Fault(body=b'{"results": 7}'), "html": html}[kind])
+
+    def heal(self, kind: str) -> None:
+        if kind == "dead":
+            self.server.start()
+        self.server.heal()
+
+    def delivered(self, bank: Bank) -> str:
+        assert bank.flush(timeout=60, until="completed").left == 0
+        return "\n".join(self.server.bank("alice").documents.values())
+
+
+@contextmanager
+def line_with(fact: str, folder: Path) -> Iterator[Line]:
+    """A line to a server of its own."""
+    with ExitStack() as stack:
+        yield Line(fact, stack.enter_context(FaultServer()), folder, stack)

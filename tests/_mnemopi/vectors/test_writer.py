@@ -90,6 +90,35 @@ def test_an_update_drops_the_vector(opened: Opened, toy: Toy, look: Look) -> Non
     assert look("SELECT number, vector FROM vectors") != before
 
 
+def test_a_text_that_the_embedder_refuses_keeps_no_other_waiting(opened: Opened, toy: Toy, look: Look, told: Any) -> None:
+    """It is found by its words, the flush says why it has no vector, and it gets one once the embedder takes it."""
+    embedder = toy()
+    embedder.refused = "harp"
+    bank = opened(embedder)
+    bank.retain(["The harp is in the hall.", *[f"note {n} about the cello" for n in range(150)]])
+    report = bank.flush()
+    assert (report.left, look(COUNT)) == (1, [150])
+    assert "refuses texts (1): ValueError: this text is too long" in str(report.reason)
+    assert bank.recall("Where is the harp?")[0].text == "The harp is in the hall."
+    assert not any(isinstance(event, OutageStarted) and event.part == "vectors" for event in told.events)
+    bank.retain("The flute is in the case.")
+    assert bank.flush().left == 1
+    embedder.refused = None
+    assert bank.flush().done
+    assert look(COUNT) == [152]
+
+
+def test_an_embedder_that_refuses_everything_fails(opened: Opened, toy: Toy, look: Look) -> None:
+    """It is not asked for each text: what is common is refused, too, so that none of them is at fault."""
+    embedder = toy()
+    embedder.refused = ""
+    bank = opened(embedder)
+    bank.retain([f"note {n} about the cello" for n in range(64)])
+    assert bank.flush().left == 64
+    assert len(embedder.asked["passage"]) < 5 * 64
+    assert look(COUNT) == [0]
+
+
 # What is left behind
 
 

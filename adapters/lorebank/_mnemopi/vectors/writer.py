@@ -3,6 +3,9 @@
 It looks for memories without a vector, bank by bank, and has the embedder make some at a time; meanwhile it holds no lock
 and no transaction. Nothing but the file says what is to be done, so a killed process loses nothing: the next one that
 opens the file goes on. The thread starts when there may be work and ends when there was none for a while.
+
+An embedder that fails is left alone for a while. One that works, and refuses a text, keeps no other text waiting: that memory
+stays without a vector, found by its words, until somebody flushes or opens the file anew.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from lorebank._forks import Forkable, watch_forks
 from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.vectors import codec, store
 from lorebank._mnemopi.vectors.background import SENTENCES
-from lorebank._mnemopi.vectors.store import Model
+from lorebank._mnemopi.vectors.store import Model, Passage
 from lorebank._mnemopi.vectors.trouble import Trouble
 from lorebank.errors import LorebankError
 
@@ -52,6 +55,7 @@ class VectorWriter(Forkable):
         self._urgent = self._whole = False
         self._reason: str | None = None
         self._seen: dict[int, int] = {}
+        self._refused: dict[Passage, str] = {}
         self._opening = 0
 
     def after_fork(self) -> None:
@@ -74,7 +78,7 @@ class VectorWriter(Forkable):
         """Waits until every memory has its vector, `timeout` seconds at most; gives how many have not, and why."""
         asked = self.wake(whole=whole)
         with self._changed:
-            self._urgent = True
+            self._urgent, self._refused = True, {}
             self._changed.notify_all()
             ended = self._changed.wait_for(lambda: self._served >= asked, timeout)
             reason = self._reason if ended else f"not all memories have their vectors after {timeout:.3g} s"
@@ -142,7 +146,8 @@ class VectorWriter(Forkable):
             words = f"{type(error).__name__}: {error}" if not isinstance(error, LorebankError) else str(error)
             self.trouble.failed(name, words)
             return words
-        return None
+        refused = self._refused
+        return f"the embedder refuses texts ({len(refused)}): {next(iter(refused.values()))}" if refused else None
 
     def _fill(self, turn: _Turn, model: Model, bank: int, after: int) -> Model:
         """Makes a bank's missing vectors, from the first key after `after` on, and once those of common sentences."""
@@ -153,13 +158,25 @@ class VectorWriter(Forkable):
                 break
             if model.background is None:
                 model = self._with_background(turn, model)
-            vectors = self._made([passage.text() for passage in passages])
+            made = self._possible([passage for passage in passages if passage not in self._refused])
             with turn.lock:
                 if not turn.over:
                     with self.database.direct(write=True) as connection:
-                        store.write(connection, model.number, list(zip(passages, vectors, strict=True)))
+                        store.write(connection, model.number, made)
             after = passages[-1].key
         return model
+
+    def _possible(self, passages: Sequence[Passage]) -> list[tuple[Passage, bytes]]:
+        """The vectors that the embedder makes of these. What it refuses is found by halves; raises where it makes none at all."""
+        try:
+            return list(zip(passages, self._made([passage.text() for passage in passages]), strict=True)) if passages else []
+        except Exception as error:  # noqa: BLE001 - the same: what it refuses is told apart from a model that fails
+            if len(passages) == 1:
+                self._made(SENTENCES[:1])
+                self._refused[passages[0]] = f"{type(error).__name__}: {error}"
+                return []
+        half = len(passages) // 2
+        return [*self._possible(passages[:half]), *self._possible(passages[half:])]
 
     def _with_background(self, turn: _Turn, model: Model) -> Model:
         background = b"".join(self._made(SENTENCES))

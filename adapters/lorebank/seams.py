@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from lorebank._retrieval import Retrieval, described
     from lorebank._runs import RunSessions
     from lorebank._session.alias import Alias
+    from lorebank._shims import Places, checked_client, given, numbered, refuse_meaningless
     from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered
     from lorebank._twins import Threads
 
@@ -139,6 +140,7 @@ __all__ = [
     "OutboxEntry",
     "OutboxStatus",
     "Permits",
+    "Places",
     "Progress",
     "RecallArguments",
     "RecallRequest",
@@ -172,16 +174,20 @@ __all__ = [
     "ahead_of",
     "arrival",
     "checked",
+    "checked_client",
     "compose_query",
     "described",
     "fence",
+    "given",
     "heard_by",
     "last_turns",
     "lazily",
     "missed",
+    "numbered",
     "offered",
     "project",
     "quiet",
+    "refuse_meaningless",
     "render_memories",
     "render_mental_models",
     "resolve",
@@ -194,6 +200,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_shims": ("Places", "checked_client", "given", "numbered", "refuse_meaningless"),
     "_lazy": ("lazily",),
     "_background": (
         "Background",

@@ -13,8 +13,6 @@ New code has better with `memory_tools`, `MemoryMiddleware`, `recall_node` and `
 from __future__ import annotations
 
 import logging
-import os
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,18 +24,22 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from langchain_lorebank.messages import OURS, is_user, to_message
 from langchain_lorebank.runs import bank_of, run_of
-from lorebank import Bank, LorebankError, Memory, UsageError, open_bank, per_user
+from lorebank import Bank, LorebankError, Memory, UsageError, per_user
 from lorebank.seams import (
     MATRIX,
     BankResolver,
     Keep,
     MemoryTools,
+    Places,
     RunSessions,
     Skipped,
     ToolFailure,
     ToolName,
-    fence,
+    checked_client,
+    given,
+    numbered,
     project,
+    refuse_meaningless,
     render_memories,
 )
 
@@ -46,7 +48,6 @@ __all__ = ["create_hindsight_tools", "create_recall_node", "create_retain_node",
 logger = logging.getLogger("lorebank")
 CONTEXT_ID = "hindsight_memory_context"
 """The id of the message with memories: the official package's, since applications look for it."""
-HOSTED = "https://api.hindsight.vectorize.io"
 NOTHING = "No relevant memories found."
 _ABOUT: dict[ToolName, str] = {
     "retain": "Keeps a fact, a preference or a decision for later conversations. One self-contained statement a call.",
@@ -54,8 +55,7 @@ _ABOUT: dict[ToolName, str] = {
     "reflect": "Answers a broad question from many memories at once.",
 }
 _sessions = RunSessions()
-_banks: dict[tuple[str | None, str | None], Bank] = {}
-_opening = threading.Lock()
+_places = Places()
 
 
 def create_hindsight_tools(
@@ -93,22 +93,17 @@ def create_hindsight_tools(
     ...     [tool.name for tool in create_hindsight_tools(bank_id="ana", client=bank, include_reflect=False)]
     ['hindsight_retain', 'hindsight_recall']
     """
-    _refuse_entities(recall_include_entities)
-    if reflect_max_tokens is not None:
-        raise UsageError(
-            "`reflect_max_tokens` is a setting of the bank: leave it out, "
-            "and pass client=open_bank(..., recall={'max_tokens': ...}) where the default is not enough"
-        )
+    refuse_meaningless(entities=recall_include_entities, reflect_max_tokens=reflect_max_tokens)
     bank = _bank(client, hindsight_api_url, api_key, bank_id, bank_id_from_config)
     match = recall_tags_match or "any"
     asked = _Asked(budget or "mid", max_tokens or 4096, None, recall_types or None, _tags(recall_tags), match)
     narrowed = asked.tags if reflect_tags is None else _tags(reflect_tags)
-    reflected = _given(context=reflect_context, budget=asked.budget, response_schema=reflect_response_schema, tags=narrowed)
+    reflected = given(context=reflect_context, budget=asked.budget, response_schema=reflect_response_schema, tags=narrowed)
     reflected |= {"tags_match": reflect_tags_match or match} if narrowed else {}
-    written = _given(tags=tags, metadata=retain_metadata, document_id=retain_document_id)
+    written = given(tags=tags, metadata=retain_metadata, document_id=retain_document_id)
     tools = [
         (include_retain, _retain_tool(bank, written)),
-        (include_recall, _reading_tool(bank, "recall", lambda own, query: _numbered(asked.memories(own, query)))),
+        (include_recall, _reading_tool(bank, "recall", lambda own, query: numbered(asked.memories(own, query)))),
         (include_reflect, _reading_tool(bank, "reflect", lambda own, query: own.reflect(query, **reflected).text.strip())),
     ]
     return [tool for included, tool in tools if included]
@@ -136,7 +131,7 @@ def create_recall_node(
     messages, and into the checkpoints: prefer `output_key`, or `recall_node`. A run that names no bank gets no memories, and a
     warning.
     """
-    _refuse_entities(recall_include_entities)
+    refuse_meaningless(entities=recall_include_entities)
     bank = _bank(client, hindsight_api_url, api_key, bank_id, bank_id_from_config)
     asked = _Asked(budget, max_tokens, max_results, recall_types or None, _tags(tags), tags_match)
 
@@ -171,7 +166,7 @@ def create_retain_node(
     nothing, and leaves a warning.
     """
     bank = _bank(client, hindsight_api_url, api_key, bank_id, bank_id_from_config)
-    written = _given(tags=tags, metadata=metadata, document_id=document_id)
+    written = given(tags=tags, metadata=metadata, document_id=document_id)
 
     def retain(state: Any, config: RunnableConfig) -> dict[str, Any]:
         items = _items(_messages_of(state), written, human=retain_human, ai=retain_ai)
@@ -210,7 +205,7 @@ def memory_instructions(
     async def written(*_args: Any, **_kwargs: Any) -> str:
         own, lines = bank_of(bank, None), ""
         with _guarded(own, "recall", quiet=True):
-            lines = _numbered(await own.threads.run(lambda: asked.memories(own, query)))
+            lines = numbered(await own.threads.run(lambda: asked.memories(own, query)))
         return base_instructions + prefix + lines if lines else base_instructions
 
     return written
@@ -228,8 +223,8 @@ class _Asked:
     tags_match: str = "any"
 
     def memories(self, bank: Bank, query: str) -> tuple[Memory, ...]:
-        narrowed = _given(tags=self.tags, tags_match=self.tags_match if self.tags else None)
-        bounds = _given(limit=self.limit, types=self.types, max_tokens=self.max_tokens, budget=self.budget)
+        narrowed = given(tags=self.tags, tags_match=self.tags_match if self.tags else None)
+        bounds = given(limit=self.limit, types=self.types, max_tokens=self.max_tokens, budget=self.budget)
         return tuple(bank.recall(query, **bounds, **narrowed))
 
 
@@ -283,25 +278,8 @@ def _awaited(body: Callable[[Any, RunnableConfig], dict[str, Any]], bank: Bank |
 
 def _bank(client: object, url: str | None, key: str | None, bank_id: str | None, from_config: str) -> Bank | BankResolver:
     """The bank of the given id, or each run's."""
-    if client is not None and not isinstance(client, Bank):
-        raise UsageError(
-            f"`client` must be a bank of lorebank's, such as open_bank(url, api_key=...); found {type(client).__name__}. "
-            "Or leave it out and pass `hindsight_api_url` and `api_key`"
-        )
-    base = client or _opened(url, key)
+    base = _places.opened(url, key) if client is None else checked_client(client)
     return per_user(base, from_config) if bank_id is None else base.named(bank_id)
-
-
-def _opened(url: str | None, key: str | None) -> Bank:
-    """The bank at a place, opened once for all tools and nodes; what it holds back is delivered when the program ends."""
-    named = url or os.environ.get("LOREBANK_URL") or os.environ.get("HINDSIGHT_API_URL")
-    if not named and (key or os.environ.get("HINDSIGHT_API_KEY")):
-        raise UsageError(f"an API key, but no server: pass hindsight_api_url={HOSTED!r} for the hosted service, or yours")
-    with _opening:
-        place = named or None, key
-        if place not in _banks:
-            _banks[place] = open_bank(url, api_key=key)
-        return _banks[place]
 
 
 def _own(bank: Bank | BankResolver, config: RunnableConfig, verb: str | None) -> Bank | None:
@@ -376,10 +354,6 @@ def _messages_of(state: Any) -> list[BaseMessage]:
     return convert_to_messages(found)
 
 
-def _numbered(memories: Sequence[Memory]) -> str:
-    return "\n".join(f"{place}. {fence(memory.text)}" for place, memory in enumerate(memories, 1))
-
-
 def _tags(tags: object) -> tuple[str, ...] | None:
     """Tags that narrow what is read. An empty list is a mistake: it would read everything."""
     if tags is None:
@@ -387,13 +361,3 @@ def _tags(tags: object) -> tuple[str, ...] | None:
     if isinstance(tags, str) or not isinstance(tags, Sequence) or not tags:
         raise UsageError(f"tags to read by must be a list with at least one tag, or left out; found {tags!r}")
     return tuple(tags)
-
-
-def _refuse_entities(wanted: bool) -> None:
-    if wanted:
-        raise UsageError("`recall_include_entities` changes nothing that is shown: leave it out; `bank.recall` gives them")
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """What was given, by name."""
-    return {name: value for name, value in values.items() if value is not None}

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from langchain_lorebank import compat
 from langchain_lorebank.testing import ScriptedChatModel, call
 from lorebank import Bank, LorebankError, UsageError, open_bank
-from lorebank.seams import Skipped
+from lorebank.seams import Places, Skipped
 from lorebank.testing import FaultServer
 
 Rig = Any  # of conftest.py
@@ -251,12 +251,12 @@ def test_the_mode_of_a_session_holds(rig: Rig, hall: Bank) -> None:
 
 def test_a_place_is_opened_once_for_all(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`hindsight_api_url` and `api_key` are those of `open_bank`; a key without a server is a question."""
-    monkeypatch.setattr(compat, "_banks", {})
+    monkeypatch.setattr(compat, "_places", Places())
     retain, recall = compat.create_hindsight_tools(bank_id="ana", hindsight_api_url=url, include_reflect=False)
     assert retain.invoke({"content": FACT}) == "1 memory stored."
     assert recall.invoke({"query": ASKED}).startswith(f"1. {FACT}")
     compat.create_recall_node(bank_id="ana", hindsight_api_url=url)
-    [bank] = compat._banks.values()
+    [bank] = compat._places.banks.values()
     bank.close()
     with pytest.raises(UsageError, match=r"hindsight_api_url='https://api\.hindsight\.vectorize\.io'"):
         compat.create_recall_node(bank_id="ana", api_key="k")

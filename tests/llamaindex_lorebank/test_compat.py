@@ -20,7 +20,7 @@ from llamaindex_lorebank.compat import configuring
 from llamaindex_lorebank.compat.memory import DEFAULT_SYSTEM_PROMPT
 from llamaindex_lorebank.testing import StrictLLM, call
 from lorebank import Bank, LorebankError, UsageError, open_bank
-from lorebank.seams import Skipped
+from lorebank.seams import Places, Skipped
 from lorebank.testing import FaultServer
 
 from .memory_rig import ANSWER, ASKED, FACT, THEN, text_of
@@ -67,10 +67,10 @@ TAKEN: list[tuple[Callable[..., Any], dict[str, Any], int]] = [
 @pytest.fixture(autouse=True)
 def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is configured, and no bank is open."""
-    monkeypatch.setattr(configuring, "_banks", banks := dict[Any, Bank]())
+    monkeypatch.setattr(configuring, "_places", places := Places())
     yield
     compat.reset_config()
-    for bank in banks.values():
+    for bank in places.banks.values():
         bank.close()
 
 
@@ -256,7 +256,7 @@ def test_a_place_is_opened_once_for_all(url: str) -> None:
     assert compat.HindsightMemory.from_defaults("ben", hindsight_api_url=url).bank.connections is first.bank.connections
     compat.create_hindsight_tools(bank_id="ana", hindsight_api_url=url)
     compat.create_hindsight_tools(bank_id="ben", hindsight_api_url=url)
-    assert len(configuring._banks) == 2
+    assert len(configuring._places.banks) == 2
     with pytest.raises(UsageError, match=r"hindsight_api_url='https://api\.hindsight\.vectorize\.io'"):
         compat.create_hindsight_tools(bank_id="ana", api_key="k")
 

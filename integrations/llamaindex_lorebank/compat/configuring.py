@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from dataclasses import dataclass, fields
 from typing import Any
 
-from lorebank import Bank, LorebankError, UsageError, open_bank
+from lorebank import Bank, LorebankError, UsageError
+from lorebank.seams import Places
 
 HindsightError = LorebankError
 """What `except HindsightError` catches."""
-HOSTED = "https://api.hindsight.vectorize.io"
 SETTINGS = {
     "budget": "recall={{'budget': {0!r}}}",
     "max_tokens": "recall={{'max_tokens': {0!r}}}",
@@ -19,8 +17,7 @@ SETTINGS = {
     "mission": "retain={{'missions': {{'retain': {0!r}, 'reflect': {0!r}}}}}",
 }
 """The argument of `open_bank` that an argument of theirs is."""
-_banks: dict[tuple[object, ...], Bank] = {}
-_opening = threading.Lock()
+_places = Places()
 
 
 @dataclass
@@ -78,27 +75,9 @@ def chosen(name: str, given: Any) -> Any:
     return getattr(get_config() or DEFAULTS, name) if given is None or given == default else given
 
 
-def checked_client(client: object) -> Bank:
-    """A bank of ours."""
-    if isinstance(client, Bank):
-        return client
-    raise UsageError(
-        f"`client` must be a bank of lorebank's, such as open_bank(url, api_key=...); found {type(client).__name__}. "
-        "Or leave it out and pass `hindsight_api_url` and `api_key`"
-    )
-
-
 def opened(url: str | None, key: str | None, **settings: Any) -> Bank:
     """The bank at a place, opened once for all that want the same of it."""
-    address, secret = chosen("hindsight_api_url", url), chosen("api_key", key)
-    named = address or os.environ.get("LOREBANK_URL") or os.environ.get("HINDSIGHT_API_URL")
-    if not named and (secret or os.environ.get("HINDSIGHT_API_KEY")):
-        raise UsageError(f"an API key, but no server: pass hindsight_api_url={HOSTED!r} for the hosted service, or yours")
-    place = named, secret, repr(settings)
-    with _opening:
-        if place not in _banks:
-            _banks[place] = open_bank(address, api_key=secret, **settings)
-        return _banks[place]
+    return _places.opened(chosen("hindsight_api_url", url), chosen("api_key", key), **settings)
 
 
 def missions(mission: str | None) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from weakref import WeakSet
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 
-from llamaindex_lorebank.compat.configuring import DEFAULTS, checked_client, chosen, missions, opened, refuse_others
+from llamaindex_lorebank.compat.configuring import DEFAULTS, chosen, missions, opened, refuse_others
 from llamaindex_lorebank.memory import BankMemory, Chat
 from lorebank import Bank, Session, UsageError
+from lorebank.seams import checked_client
 
 DEFAULT_SYSTEM_PROMPT = (
     "Below are relevant memories from previous conversations:\n{memories}\n"

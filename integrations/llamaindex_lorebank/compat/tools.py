@@ -9,11 +9,23 @@ from typing import Any
 from llama_index.core.tools import FunctionTool
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llamaindex_lorebank.compat.configuring import checked_client, chosen, missions, opened, refuse_others
+from llamaindex_lorebank.compat.configuring import chosen, missions, opened, refuse_others
 from llamaindex_lorebank.messages import OUR_TOOLS
 from llamaindex_lorebank.runs import parent_of, run_tags
-from lorebank import Bank, LorebankError, Session, UsageError
-from lorebank.seams import Alias, MemoryTools, Retrieval, RunSessions, Skipped, ToolFailure, ToolName, fence
+from lorebank import Bank, LorebankError, Session
+from lorebank.seams import (
+    Alias,
+    MemoryTools,
+    Retrieval,
+    RunSessions,
+    Skipped,
+    ToolFailure,
+    ToolName,
+    checked_client,
+    given,
+    numbered,
+    refuse_meaningless,
+)
 
 logger = logging.getLogger("lorebank")
 NOTHING = "No relevant memories found."
@@ -58,7 +70,7 @@ class HindsightToolSpec(BaseToolSpec):
         reflect_tags_match: str | None = None,
         mission: str | None = None,
     ) -> None:
-        _refuse_meaningless(recall_include_entities, reflect_max_tokens)
+        refuse_meaningless(entities=recall_include_entities, reflect_max_tokens=reflect_max_tokens)
         self.spec_functions = [(name, f"a{name}") for name in TOOLS]
         self._bank = _bank(client, hindsight_api_url, api_key, chosen("mission", mission)).named(bank_id)
         level, bound = chosen("budget", budget), chosen("max_tokens", max_tokens)
@@ -66,9 +78,9 @@ class HindsightToolSpec(BaseToolSpec):
         read = _narrowed(narrowed, match, recall_types, bound)
         thought = _narrowed(narrowed if reflect_tags is None else reflect_tags, reflect_tags_match or match)
         document = {"tags": chosen("tags", tags), "metadata": retain_metadata, "document_id": retain_document_id}
-        self._written = _given(context=chosen("context", retain_context), **document)
-        self._read = _given(budget=level, max_tokens=bound, types=recall_types, **read)
-        self._reflected = _given(budget=level, context=reflect_context, response_schema=reflect_response_schema, **thought)
+        self._written = given(context=chosen("context", retain_context), **document)
+        self._read = given(budget=level, max_tokens=bound, types=recall_types, **read)
+        self._reflected = given(budget=level, context=reflect_context, response_schema=reflect_response_schema, **thought)
         OUR_TOOLS.update(TOOLS)
 
     def retain_memory(self, content: str) -> str:
@@ -80,7 +92,7 @@ class HindsightToolSpec(BaseToolSpec):
 
     def recall_memory(self, query: str) -> str:
         """Looks up what is remembered. Gives a numbered list, best first."""
-        return self._told("recall", lambda: _numbered(self._bank.recall(query, **self._read)))
+        return self._told("recall", lambda: numbered(self._bank.recall(query, **self._read)))
 
     def reflect_on_memory(self, query: str) -> str:
         """Answers a broad question from many memories at once."""
@@ -174,22 +186,3 @@ def _narrowed(tags: Any, match: Any, types: Any = None, max_tokens: int | None =
     """A filter by tags. What a recall would refuse is refused here."""
     Retrieval(1, max_tokens, types, tags, match)
     return {} if tags is None else {"tags": tags, "tags_match": match}
-
-
-def _numbered(memories: Any) -> str:
-    return "\n".join(f"{place}. {fence(memory.text)}" for place, memory in enumerate(memories, 1))
-
-
-def _refuse_meaningless(entities: bool, reflect_max_tokens: int | None) -> None:
-    if entities:
-        raise UsageError("`recall_include_entities` changes nothing that is shown: leave it out; `bank.recall` gives them")
-    if reflect_max_tokens is not None:
-        raise UsageError(
-            "`reflect_max_tokens` is a setting of the bank: leave it out, "
-            "and pass client=open_bank(..., recall={'max_tokens': ...}) where the default is not enough"
-        )
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    """What was given, by name."""
-    return {name: value for name, value in values.items() if value is not None}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llama_index.core import Settings
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer, Memory
 from rigs import ENGINES, Rig, place, rig_on
@@ -53,3 +54,4 @@ def clean() -> Iterator[None]:
     before = [*root.event_handlers], [*root.span_handlers]
     yield
     assert ([*root.event_handlers], [*root.span_handlers]) == before
+    assert Settings.callback_manager.handlers == []

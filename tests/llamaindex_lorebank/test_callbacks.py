@@ -36,11 +36,11 @@ SERVED = [shape for shape in SHAPES if shape not in ("custom", "streaming")]
 @contextmanager
 def heard(*handlers: MemoryCallbackHandler) -> Iterator[None]:
     """The handlers are the ones of all engines that are made inside."""
-    Settings.callback_manager = CallbackManager([*handlers])
+    manager = Settings.callback_manager = CallbackManager([*handlers])
     try:
         yield
     finally:
-        Settings.callback_manager = CallbackManager([])
+        manager.set_handlers([])  # `CallbackManager([])` would take over those of `Settings`
         assert all(handler.flush(10) for handler in handlers)
 
 

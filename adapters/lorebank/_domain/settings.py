@@ -248,6 +248,7 @@ class RankingWeights(Settings):
     question: Weight = 0.15
     length: Weight = 0.15
     coverage: Weight = 0.15
+    fact: Weight = 0.5
     meaning: Weight = 0.4
     meaning_around: Weight = 0.2
     meaning_session: Weight = 0.3

@@ -167,7 +167,7 @@ class MnemopiBackend:
 
     def update(self, scope: Scope, memory_id: str, change: Change) -> Memory:
         with self.database.write() as connection:
-            changed = edits.change(connection, scope, memory_id, change)
+            changed = edits.change(connection, scope, memory_id, change, self._now())
             self.models.touched(connection, scope, [memory_id])
         self._embed(whole=change.content is not None)
         return changed
@@ -184,7 +184,7 @@ class MnemopiBackend:
                 return Removal(tuple(each.id for each in edits.choose(connection, scope, selection)), dry_run=True)
         with self.database.write() as connection:
             chosen = edits.choose(connection, scope, selection)
-            edits.remove(connection, chosen)
+            edits.remove(connection, chosen, self._now())
             if selection.session is not None:
                 forget_traces(connection, "", scope.bank, selection.session)
             removal = self._forgotten(connection, scope, [each.id for each in chosen])

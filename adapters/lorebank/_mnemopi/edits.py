@@ -13,8 +13,11 @@ from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory
 from lorebank._domain.requests import Change, ListRequest, Selection
 from lorebank._domain.scope import Scope
+from lorebank._mnemopi.facts import store as facts
+from lorebank._mnemopi.facts.rules import facts_of
 from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory
 from lorebank._mnemopi.schema import banks, memories
+from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.search.traits import TIMED
 from lorebank._mnemopi.store import bank_number, grow
 from lorebank.errors import MissingError
@@ -88,7 +91,7 @@ def _admitted(scope: Scope, selection: Selection, tags: tuple[str, ...]) -> bool
     return scope.admits(tags) and set(selection.tags) <= set(tags) and (rule is None or rule.admits(tags))
 
 
-def change(connection: Connection, scope: Scope, memory_id: str, asked: Change) -> Memory:
+def change(connection: Connection, scope: Scope, memory_id: str, asked: Change, now: int) -> Memory:
     """Changes a memory; what was derived from the old text is derived anew."""
     row = fetch(connection, scope, memory_id, scope.reads)
     values: dict[str, Any] = {}
@@ -100,8 +103,11 @@ def change(connection: Connection, scope: Scope, memory_id: str, asked: Change) 
         values["tags"] = to_json((*asked.tags, *(tag for tag in scope.stamp if tag not in asked.tags)))
     if asked.content is not None or asked.tags is not None:
         item = _item(row, asked.content or row["content"], tags_of(values.get("tags", row["tags"])))
-        values |= content_values(item, row["type"], alone=row["source"] == TRANSCRIPT.source)
+        spoken = words(item.content)
+        values |= content_values(item, row["type"], spoken, alone=row["source"] == TRANSCRIPT.source)
         grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
+        told = (facts.realm(item.tags), facts_of(item.content, spoken, item.speaker))
+        facts.rewrite(connection, row["bank"], row["key"], told, now)
     if values:
         connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
     return get(connection, replace(scope, required=None), memory_id)
@@ -132,6 +138,7 @@ def invalidate(connection: Connection, scope: Scope, memory_id: str, replacement
         fetch(connection, scope, replacement, scope.searched)
     values = {"invalidated_at": row["invalidated_at"] or now, "superseded_by": replacement or row["superseded_by"]}
     connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
+    facts.settle(connection, row["bank"], facts.slots_of(connection, row["bank"], [row["key"]]), now)
     return get(connection, scope, memory_id)
 
 
@@ -159,18 +166,24 @@ def choose(connection: Connection, scope: Scope, selection: Selection) -> list[C
     return [Chosen(row.key, row.bank, row.id) for row in found if _admitted(scope, selection, tags_of(row.tags))]
 
 
-def remove(connection: Connection, chosen: Sequence[Chosen]) -> None:
-    """Deletes memories and (by trigger) their index entries; who was superseded by one of them no longer says so."""
+def remove(connection: Connection, chosen: Sequence[Chosen], now: int) -> None:
+    """Deletes memories and (by trigger) their index entries and facts; who was superseded by one of them no longer says so."""
+    spoken_of = {bank: facts.slots_of(connection, bank, [each.key for each in chosen if each.bank == bank]) for bank in _banks(chosen)}
     for each in chosen:
         at = (memories.c.key == each.key, memories.c.bank == each.bank)
         terms = connection.scalar(select(memories.c.terms).where(*at))
         connection.execute(delete(memories).where(*at))
         grow(connection, each.bank, size=-1, length=-_length(terms or ""))
-    for bank in {each.bank for each in chosen}:
+    for bank in _banks(chosen):
         gone = [each.id for each in chosen if each.bank == bank]
         for start in range(0, len(gone), PAGE):
             referring = update(memories).where(memories.c.bank == bank, memories.c.superseded_by.in_(gone[start : start + PAGE]))
             connection.execute(referring.values(superseded_by=None))
+        facts.settle(connection, bank, spoken_of[bank], now)
+
+
+def _banks(chosen: Sequence[Chosen]) -> set[int]:
+    return {each.bank for each in chosen}
 
 
 def based_on(text: str | None) -> tuple[str, ...]:

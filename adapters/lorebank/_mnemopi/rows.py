@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, cast
 from lorebank._database.driver import Source, rows_of
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory, Writer
+from lorebank._mnemopi.facts.rules import Fact, facts_of
+from lorebank._mnemopi.facts.store import realm
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits
@@ -67,12 +69,15 @@ class Draft(NamedTuple):
     importance: float
     mentioned_at: int
     valid_until: int | None
+    realm: str
+    facts: tuple[Fact, ...]
 
 
 def draft(item: Item, writer: Writer, *, now: datetime) -> Draft:
     """The row an item becomes; `now` is when it was said where the item does not tell."""
     kind = item.type or writer.type
-    derived = content_values(item, kind, alone=writer.source == TRANSCRIPT.source)
+    spoken = words(item.content)
+    derived = content_values(item, kind, spoken, alone=writer.source == TRANSCRIPT.source)
     importance = writer.importance if item.importance is None else item.importance
     said, until = to_ticks(item.timestamp or now), maybe_ticks(item.valid_until)
     found: str = derived["terms"]
@@ -82,15 +87,15 @@ def draft(item: Item, writer: Writer, *, now: datetime) -> Draft:
         to_json(item.entities),
     )  # fmt: skip
     length = found.count(" ") + 1 if found else 0
-    return Draft(derived["digest"], row, length, item.session, item.document_id, importance, said, until)
+    told = facts_of(item.content, spoken, item.speaker)
+    return Draft(derived["digest"], row, length, item.session, item.document_id, importance, said, until, realm(item.tags), told)
 
 
-def content_values(item: Item, kind: str, *, alone: bool) -> dict[str, Any]:
-    """The columns that follow from the text: when it changes, they change with it.
+def content_values(item: Item, kind: str, spoken: Sequence[str], *, alone: bool) -> dict[str, Any]:
+    """The columns that follow from the text with these words: when it changes, they change with it.
 
     A statement that stands `alone` (a message of a transcript) equals no other, however often its words are said.
     """
-    spoken = words(item.content)
     return {
         "content": item.content,
         "terms": " ".join(search_terms(item, spoken)),

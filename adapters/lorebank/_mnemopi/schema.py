@@ -119,6 +119,20 @@ vectors = Table(
 )
 """One row for each memory and model. A number is used once, so that a larger one is a newer vector."""
 
+facts = Table(
+    "facts",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("bank", Integer, nullable=False),
+    Column("key", BigInteger, nullable=False),
+    Column("realm", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("relation", String, nullable=False),
+    Column("value", String, nullable=False),
+    Column("holds", Integer, nullable=False),
+)
+"""What memories state by rule: `value` are terms; `realm` are the memory's project tags, which keep projects apart."""
+
 chores = Table("chores", metadata, Column("name", String, primary_key=True))
 """What is still to be done with the file, whoever opens it next."""
 
@@ -171,6 +185,13 @@ STEPS: Sequence[Sequence[str]] = (
            DELETE FROM vectors WHERE key = old.key; END""",
         """CREATE TRIGGER memories_changed_vectors AFTER UPDATE OF content ON memories WHEN new.content <> old.content BEGIN
            DELETE FROM vectors WHERE key = old.key; END""",
+    ),
+    (
+        """CREATE TABLE facts (number INTEGER PRIMARY KEY, bank INTEGER NOT NULL REFERENCES banks(number), key INTEGER NOT NULL,
+           realm TEXT NOT NULL, subject TEXT NOT NULL, relation TEXT NOT NULL, value TEXT NOT NULL, holds INTEGER NOT NULL)""",
+        "CREATE INDEX facts_slot ON facts (bank, relation, subject)",
+        "CREATE INDEX facts_memory ON facts (key)",
+        "CREATE TRIGGER memories_removed_facts AFTER DELETE ON memories BEGIN DELETE FROM facts WHERE key = old.key; END",
     ),
 )
 

@@ -6,9 +6,11 @@ import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
+from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.rows import DRAFTED, PLACED, Draft
 from lorebank._mnemopi.schema import key_range
 
@@ -28,7 +30,7 @@ _SIZE = "SELECT size FROM banks WHERE number = ?"
 _NEW_BANK = "INSERT INTO banks (name, sequence, size, length) VALUES (?, 0, 0, 0) RETURNING number"
 _GROW = """UPDATE banks SET sequence = sequence + ?, size = size + ?, length = length + ? WHERE number = ?
            RETURNING sequence"""
-_REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL RETURNING id"
+_REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL RETURNING id, key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +72,19 @@ def add(connection: Source, bank: str, drafts: Sequence[Draft], *, now: int) -> 
         first.setdefault(draft.digest, draft)
     known = _known(connection, number, list(first), now)
     fresh = [draft for digest, draft in first.items() if digest not in known]
-    ids = _insert(connection, number, fresh, said)
+    ids = _insert(connection, number, fresh, said, now)
     for digest, row in known.items():
         _say_again(connection, number, row, first[digest], said[digest])
+    facts.settle(connection, number, facts.slots_of(connection, number, [row.key for row in known.values() if not row.live]), now)
     return _receipt(drafts, known, ids)
 
 
 def retire(connection: Source, bank: str, documents: Sequence[str], now: int) -> list[str]:
     """Takes all that these documents hold out of recall; gives the memories' ids."""
     number = ensure_bank(connection, bank)
-    return [str(row[0]) for document in documents for row in rows_of(connection, _REPLACE, (now, number, document))]
+    retired = [row for document in documents for row in rows_of(connection, _REPLACE, (now, number, document))]
+    facts.settle(connection, number, facts.slots_of(connection, number, [row[1] for row in retired]), now)
+    return [str(row[0]) for row in retired]
 
 
 def grow(connection: Source, number: int, *, size: int, length: int, sequence: int = 0) -> int:
@@ -97,7 +102,7 @@ def _known(connection: Source, number: int, digests: Sequence[bytes], now: int) 
     return found
 
 
-def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mapping[bytes, int]) -> dict[bytes, str]:
+def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mapping[bytes, int], now: int) -> dict[bytes, str]:
     """Writes new rows, each with the next key of its bank and the next place in its session; gives their ids.
 
     An id is the row's number in its bank and three random bytes: unique by the one, not to be guessed by the other, and
@@ -110,7 +115,7 @@ def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mappi
     chance = secrets.token_hex(3 * count)
     places: dict[str, int] = {}
     ids: dict[bytes, str] = {}
-    rows: list[tuple[object, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     base = key_range(number)[0]
     for place, draft in enumerate(fresh):
         sequence = last - count + 1 + place
@@ -118,6 +123,8 @@ def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mappi
         at = None if draft.session is None else _next_place(connection, number, draft.session, places)
         rows.append((base + sequence, number, at, said[draft.digest], identity, *draft.row))
     run_many(connection, _INSERT, rows)
+    told = [(row[0], draft.realm, draft.facts) for row, draft in zip(rows, fresh, strict=True) if draft.facts]
+    facts.write(connection, number, told, now)
     return ids
 
 

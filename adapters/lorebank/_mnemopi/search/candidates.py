@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from lorebank._database.driver import Row, Source, rows_of
 from lorebank._domain.memory import MemoryType
 from lorebank._domain.scope import TagRule
+from lorebank._mnemopi.facts import asking, store
+from lorebank._mnemopi.facts.truth import Answers, answers
 from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.search.question import Question
@@ -88,7 +90,7 @@ class Pool:
     """The candidates, column by column: the first `matched` match the query itself, the rest stand beside those.
 
     `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them, `closeness` how
-    near each candidate is to the query in meaning, where that is known, `standing` by how much it stands out beyond chance,
+    near each candidate is to the query in meaning, where that is known, `answers` what the bank's facts say to it, `standing` by how much it stands out beyond chance,
     both in deviations.
     """
 
@@ -96,6 +98,7 @@ class Pool:
     matched: int
     weights: Mapping[str, float]
     holders: Mapping[str, Keys]
+    answers: Answers = Answers()
     closeness: NDArray[np.float64] | None = None
     standing: NDArray[np.float64] | None = None
 
@@ -126,9 +129,12 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     elif not question.terms and question.own:
         lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
+    told, said = _told(connection, corpus, question, admit)
+    known = {row[0] for row in matched}
+    matched += [row for row in told if row[0] not in known]
     if (meaning := wanted.meaning) is None:
         rows = (*matched, *_neighbours(connection, matched, matched[:NEIGHBOURED], beside, admit))
-        return Pool(rows, len(matched), weights, holders)
+        return Pool(rows, len(matched), weights, holders, said)
     nearest: list[int] = meaning.nearest(connection).tolist()
     known = {row[0]: row for row in matched}
     room = size // 2 - sum(key in known for key in nearest[: size // 2])
@@ -139,7 +145,16 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     every = list(known.values())
     rows = (*every, *_neighbours(connection, every, list(leading.values()), list(around.values()), admit))
     closeness = meaning.closeness(connection, [row[0] for row in rows])
-    return Pool(rows, len(every), weights, holders, closeness, meaning.standing(closeness))
+    return Pool(rows, len(every), weights, holders, said, closeness, meaning.standing(closeness))
+
+
+def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter) -> tuple[list[Row], Answers]:
+    """The memories whose facts the question asks for, and what they say to it."""
+    wanted = asking.asked(question)
+    statements = store.asked_for(connection, corpus.banks, wanted, admit.now)
+    rows = admit.admitted(connection, _BY_KEY, list(dict.fromkeys(each.key for each in statements))) if statements else []
+    known = {row[0] for row in rows}
+    return rows, answers([each for each in statements if each.key in known], question.terms, former=wanted.former)
 
 
 def rarity(total: int, found: int) -> float:

@@ -1,0 +1,1 @@
+"""What memories state by rule, and which statement holds now."""

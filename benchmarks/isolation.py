@@ -49,7 +49,8 @@ def homes(folder: Path, stack: ExitStack) -> list[Home]:
     url = f"sqlite:///{folder / 'memory.db'}"
     opened = [stack.enter_context(open_bank(url, bank=USERS[0], **options))]
     opened += [
-        stack.enter_context(open_bank(url, bank=USERS[0], project=project, scoping="per-project", **options)) for project in PROJECTS
+        stack.enter_context(open_bank(url, bank=USERS[0], project=project, scoping="per-project", **options))
+        for project in PROJECTS
     ]
     found: list[Home] = []
     for bank, project in zip(opened, ("", *PROJECTS), strict=True):

@@ -220,7 +220,7 @@ class Sides:
     def ask_by_meaning(self, result: Result, asked: Sequence[str]) -> None:
         """The questions once more, to the copy of lorebank's file that `weigh` made, with an embedder."""
         from lorebank import open_bank
-        from lorebank._mnemopi.embedders import WordLlama
+        from lorebank._mnemopi.embedders.wordllama import WordLlama
 
         embedder = WordLlama()
         with open_bank(f"sqlite:///{self.files[OURS].with_name('vectors.db')}", bank="speed", embedder=embedder) as bank:

@@ -111,6 +111,8 @@ def test_models_of_an_older_file_are_refreshed_by_delta(url: str, look: Look) ->
         bank.retain("Ana plays the cello.")
         model = made(bank)
     for statement in (
+        "DROP TABLE facts",
+        "DROP TRIGGER memories_removed_facts",
         "DROP TABLE vectors",
         "DROP TABLE embedding_models",
         "DROP TRIGGER memories_removed_vectors",

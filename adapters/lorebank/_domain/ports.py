@@ -48,7 +48,10 @@ class Completer(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Makes vectors of texts, each `dimensions` long; `name` tells models apart, since their vectors don't mix."""
+    """Makes vectors of texts, each `dimensions` long; `name` tells models apart, since their vectors don't mix.
+
+    It may have a `trust`, too: by how much its vectors count in recall (1.0 where it says nothing).
+    """
 
     @property
     def name(self) -> str: ...

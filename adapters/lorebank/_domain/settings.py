@@ -58,7 +58,7 @@ def _explain(kind: type[Settings], error: ValidationError) -> str:
 def _zone(name: str) -> str:
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # a folder of zones is no zone
         raise ValueError(f"{name!r} is no time zone known here; use a name such as 'Europe/Berlin' or 'UTC'") from error
     return name
 
@@ -249,9 +249,9 @@ class RankingWeights(Settings):
     length: Weight = 0.15
     coverage: Weight = 0.15
     fact: Weight = 0.5
-    meaning: Weight = 0.4
-    meaning_around: Weight = 0.2
-    meaning_session: Weight = 0.3
+    meaning: Weight = 0.8
+    meaning_around: Weight = 0.35
+    meaning_session: Weight = 0.6
     importance: Weight = 0.2
     veracity: Weight = 0.05
     recency: Weight = 0.02

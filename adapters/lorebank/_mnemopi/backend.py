@@ -45,9 +45,10 @@ from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
 from lorebank._ledger import session_schema
 from lorebank._ledger.sessions import forget_traces
-from lorebank._mnemopi import edits, embedders, recall, store, synthesis, upkeep
+from lorebank._mnemopi import edits, recall, store, synthesis, upkeep
 from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
 from lorebank._mnemopi.documents import DocumentStore
+from lorebank._mnemopi.embedders.checking import checked
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.schema import STEPS
@@ -95,7 +96,7 @@ class MnemopiBackend:
         self.settings = settings or MnemopiSettings()
         self.clock = clock
         self.completer = synthesis.checked(completer)
-        self.embedder = lent = embedders.checked(embedder)
+        self.embedder = lent = checked(embedder)
         opened = DatabaseSettings(url, self.settings.synchronous, self.settings.busy_timeout)
         known = None if lent is None else (lent.name, lent.dimensions)
         self.database = Database(opened, partial(prepare, embedder=known))

@@ -168,7 +168,9 @@ def choose(connection: Connection, scope: Scope, selection: Selection) -> list[C
 
 def remove(connection: Connection, chosen: Sequence[Chosen], now: int) -> None:
     """Deletes memories and (by trigger) their index entries and facts; who was superseded by one of them no longer says so."""
-    spoken_of = {bank: facts.slots_of(connection, bank, [each.key for each in chosen if each.bank == bank]) for bank in _banks(chosen)}
+    spoken_of = {
+        bank: facts.slots_of(connection, bank, [each.key for each in chosen if each.bank == bank]) for bank in _banks(chosen)
+    }
     for each in chosen:
         at = (memories.c.key == each.key, memories.c.bank == each.bank)
         terms = connection.scalar(select(memories.c.terms).where(*at))

@@ -69,7 +69,12 @@ def _relevant(pool: Pool, ranking: Ranking, question: Question, search: Search) 
     the query names is evidence by itself.
     """
     found: Sequence[int] = ranking.order
-    if question.terms and not pool.answers.telling and not ranking.signals["period"].any() and ranking.evidence < search.settings.floor:
+    if (
+        question.terms
+        and not pool.answers.telling
+        and not ranking.signals["period"].any()
+        and ranking.evidence < search.settings.floor
+    ):
         if (standing := pool.standing) is None:
             return ()
         found = [place for place in found if standing[place] >= search.settings.standing]

@@ -1,4 +1,4 @@
-"""Which facts a question asks for: their relations and whose they are, and whether it asks for what was before."""
+"""Which facts a question asks for: their relations, and whose they are."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from lorebank._mnemopi.search.question import Question
 MOST_TERMS = 8
 """Terms of a question that may be what a fact is about: longer ones are stories."""
 _CUES = {
-    "home": "live living lives lived home address city town reside based moved wohne wohnst wohnt lebe lebst wohnort stadt adresse vivo vives vive ciudad "
-    "direccion habite habites vis ville adresse",
-    "work": "work works working employer company job arbeite arbeitest arbeitgeber firma trabajo trabajas empresa travaille entreprise",
+    "home": "live living lives lived home address city town reside based moved wohne wohnst wohnt lebe lebst wohnort stadt "
+    "adresse vivo vives vive ciudad direccion habite habites vis ville",
+    "work": "work works working employer company job arbeite arbeitest arbeitgeber firma trabajo trabajas empresa travaille "
+    "entreprise",
     "role": "job role title occupation profession work works position beruf stelle trabajo puesto metier poste living",
     "name": "name called heisse heisst llamo appelle",
     "age": "old age alt edad",
@@ -28,12 +29,6 @@ for _relation, _words in _CUES.items():
         _RELATIONS[_word] = (*_RELATIONS.get(_word, ()), _relation)
 _ABOUT_TERMS = ("likes {}", "prefers {}")
 _OF_TERMS = ("is {}", "favourite {}", "use {}")
-_FORMER = re.compile(
-    r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|old|first|back\ then|
-    prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|fr[uü]her|vorher|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatte|wohnte|
-    antes|anterior|al\ principio|primero|era|ten[ií]a|viv[ií]a|avant|auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]tait)\b|以前|前は|最初|昔|かつて|もともと""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _NAME = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+")
 
 
@@ -45,7 +40,6 @@ class Asked:
     words: frozenset[str]
     own: bool
     named: bool
-    former: bool
 
     def about(self, subjects: Iterable[str]) -> frozenset[str]:
         """Of the subjects whose facts are there, those that are meant: who is named, else the user. What is nobody's in
@@ -66,4 +60,4 @@ def asked(question: Question) -> Asked:
     pairs = (" ".join(sorted(pair)) for pair in combinations(about, 2))
     found |= dict.fromkeys(form.format(term) for term in (*about, *pairs) for form in _OF_TERMS)
     named = _NAME.search(question.text) is not None
-    return Asked(tuple(found), question.words, question.own, named, _FORMER.search(question.text) is not None)
+    return Asked(tuple(found), question.words, question.own, named)

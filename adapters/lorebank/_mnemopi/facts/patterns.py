@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _PARTS = {
-    "WHO": r"\b(?P<who>i|we)\b(?:'ve|(?: (?:now|currently|still|just|really|actually|also|recently|always|absolutely|simply|have|both|finally)))*",
+    "WHO": r"\b(?P<who>i|we)\b"
+    r"(?:'ve|(?: (?:now|currently|still|just|really|actually|also|recently|always|absolutely|simply|have|both|finally)))*",
     "AM": r"(?:'m|'re| am| are)(?: (?:now|currently|still|finally|officially|just))*",
     "NOT": r"(?: do not| don't|'m not| am not| are not|'re not)(?: (?:really|even|actually))*",
     "NOW": r"(?: (?:now|currently|still|officially|just|actually))*",
@@ -46,18 +47,23 @@ def _rules(*told: tuple[str, str, str]) -> Iterator[Rule]:
         whole = _NAMES.sub(lambda part: _PARTS[part[0]], _NAMES.sub(lambda part: _PARTS[part[0]], pattern))
         plain = relation.removeprefix("no ").rstrip("!")
         yield Rule(
-            plain, frozenset(cues.split()), re.compile(whole, re.IGNORECASE), relation.endswith("!"), not relation.startswith("no ")
+            plain,
+            frozenset(cues.split()),
+            re.compile(whole, re.IGNORECASE),
+            relation.endswith("!"),
+            not relation.startswith("no "),
         )
 
 
 _DIET = r"(?P<v>vegetarian|vegan|pescatarian|keto|gluten-free)\b"
 _DISLIKE = (
-    r" hate| dislike| detest| can't stand| cannot stand|AM sick of|NOT (?:like|enjoy|eat|drink|love|into)| no longer (?:like|love|enjoy|eat|drink)|"
+    r" hate| dislike| detest| can't stand| cannot stand|AM sick of|NOT (?:like|enjoy|eat|drink|love|into)|"
+    r" no longer (?:like|love|enjoy|eat|drink)|"
     r" stopped (?:liking|eating|drinking)| quit| gave up| given up|AM allergic to| (?:can't|cannot) (?:eat|drink)|AM off"
 )
 _RISES = (
-    r"(?:moved|changed|set|pushed(?: back)?|slipped|raised|increased|reduced|lowered|bumped|renamed|switched|postponed|rose|dropped|"
-    r"went(?: up| down)?)"
+    r"(?:moved|changed|set|pushed(?: back)?|slipped|raised|increased|reduced|lowered|bumped|renamed|switched|postponed|rose|"
+    r"dropped|went(?: up| down)?)"
 )
 
 FACTS = (
@@ -66,13 +72,19 @@ FACTS = (
         (
             "home!",
             "moved relocated moving relocating",
-            r"\b(?P<who>i)\b(?:'ve|'m| have| am| recently| just| finally)* (?:moved|relocated|moving|relocating)"
-            r" (?:house |back |over |permanently )*(?:from .{2,40}? )?to VALUE",
+            (
+                r"\b(?P<who>i)\b(?:'ve|'m| have| am| recently| just| finally)* (?:moved|relocated|moving|relocating)"
+                r" (?:house |back |over |permanently )*(?:from .{2,40}? )?to VALUE"
+            ),
         ),
         ("no home!", "live", r"WHO(?:NOT live| no longer live) in VALUE"),
         ("home", "address town hometown", r"MY (?:address|home town|hometown|home address)NOW isNOW (?:in |at )?VALUE"),
         ("work!", "work working employed", r"WHO(?: work|AM working|AM employed)NOW (?:as [^,.]{1,40}? )?(?:at|for|with) VALUE"),
-        ("work!", "started start began", r"WHO (?:started|start|began)(?: working| a (?:new )?job| my new job)? (?:at|with) VALUE"),
+        (
+            "work!",
+            "started start began",
+            r"WHO (?:started|start|began)(?: working| a (?:new )?job| my new job)? (?:at|with) VALUE",
+        ),
         (
             "work!",
             "job position role",
@@ -82,21 +94,39 @@ FACTS = (
         ("work", "employer company", r"MY (?:employer|company) isNOW VALUE"),
         ("role", "work working", r"WHO(?: work|AM working)NOW as (?:an? |the )?VALUE"),
         ("role", "promoted", r"WHO (?:got|was|been) promoted to (?:be )?(?:an? |the )?VALUE"),
-        ("role", "job role title position occupation profession", r"MY (?:job|role|job title|title|position|occupation|profession) isNOW VALUE"),
+        (
+            "role",
+            "job role title position occupation profession",
+            r"MY (?:job|role|job title|title|position|occupation|profession) isNOW VALUE",
+        ),
         ("name!", "name", r"MY name isNOW VALUE"),
         ("name!", "called by call", r"\b(?:(?P<who>i)(?:AM called| go by)|call me) VALUE"),
         ("age", "old turned", r"WHO(?:AM| turned) (?P<v>\d{1,3})(?: years old| today| yesterday| last \w+|$)"),
         ("diet", "vegetarian vegan pescatarian keto gluten", rf"WHO(?:AM| became| went) (?:an? )?{_DIET}"),
         ("no diet", "vegetarian vegan pescatarian keto gluten", rf"WHO(?:AM no longer|NOT)(?: an?)? {_DIET}"),
         ("favourite {n}", "favourite favorite", r"MY (?:all-time )?favou?rite (?P<n>[\w-]+(?: [\w-]+)?) (?:is|are)NOW VALUE"),
-        ("favourite {n}", "favourite favorite", r"(?:^|(?<=[.!?;\n] ))(?P<v>[^,;.!?()\n]{1,60}?) (?:is|are)NOW (?P<who>my) (?:new |all-time )?favou?rite (?P<n>[\w-]+)"),
+        (
+            "favourite {n}",
+            "favourite favorite",
+            (
+                r"(?:^|(?<=[.!?;\n] ))(?P<v>[^,;.!?()\n]{1,60}?) (?:is|are)NOW (?P<who>my) (?:new |all-time )?favou?rite"
+                r" (?P<n>[\w-]+)"
+            ),
+        ),
         ("car", "drive driving", r"WHO(?: drive|AM driving)NOW (?:an? |my )?VALUE"),
         (
             "use {n}",
             "use using switched moved migrated",
-            r"WHO(?: use|AM using| switched to| moved to| migrated to)NOW VALUE (?:for|as) (?:my |our |the )?(?P<n>[\w-]+(?: [\w-]+)?)",
+            (
+                r"WHO(?: use|AM using| switched to| moved to| migrated to)NOW VALUE (?:for|as) (?:my |our |the )?"
+                r"(?P<n>[\w-]+(?: [\w-]+)?)"
+            ),
         ),
-        ("likes {head}", "love like enjoy adore eat drink into", r"WHO(?: love| like| enjoy| adore| eat| drink|AM (?:really )?into)NOW VALUE"),
+        (
+            "likes {head}",
+            "love like enjoy adore eat drink into",
+            r"WHO(?: love| like| enjoy| adore| eat| drink|AM (?:really )?into)NOW VALUE",
+        ),
         ("prefers {head}", "prefer", r"WHO preferNOW VALUE"),
         (
             "no likes {head}",
@@ -117,7 +147,10 @@ FACTS = (
         (
             "likes {head}",
             "mag liebe esse trinke",
-            r"\b(?P<who>ich) (?:mag|liebe|esse|trinke)JETZT(?: gerne?| sehr| am liebsten)* (?!kein)WORD(?! (?:gar |überhaupt )?nicht)",
+            (
+                r"\b(?P<who>ich) (?:mag|liebe|esse|trinke)JETZT(?: gerne?| sehr| am liebsten)* (?!kein)WORD"
+                r"(?! (?:gar |überhaupt )?nicht)"
+            ),
         ),
     ),
     *_rules(
@@ -125,9 +158,17 @@ FACTS = (
         ("home!", "mude mudado mudamos", r"\b(?P<who>me|nos) (?:mud[eé]|he mudado|hemos mudado|mudamos) a VALUE"),
         ("work!", "trabajo", r"\b(?P<who>)trabajoAHORA (?:en|para) VALUE"),
         ("name!", "llamo", r"\b(?P<who>me llamo) VALUE"),
-        ("favourite {n}", "favorito favorita preferido preferida", r"\b(?P<who>mi) (?:nuev[oa] )?(?P<n>\w+) (?:favorit|preferid)[oa] esAHORA VALUE"),
+        (
+            "favourite {n}",
+            "favorito favorita preferido preferida",
+            r"\b(?P<who>mi) (?:nuev[oa] )?(?P<n>\w+) (?:favorit|preferid)[oa] esAHORA VALUE",
+        ),
         ("no likes {head}", "gusta gustan", r"\bno (?P<who>me) gustan? (?:el |la |los |las )?WORD"),
-        ("likes {head}", "gusta gustan encanta encantan", r"(?<!no )\b(?P<who>me) (?:gustan?|encantan?) (?:el |la |los |las )?WORD"),
+        (
+            "likes {head}",
+            "gusta gustan encanta encantan",
+            r"(?<!no )\b(?P<who>me) (?:gustan?|encantan?) (?:el |la |los |las )?WORD",
+        ),
     ),
     *_rules(
         ("home!", "habite habitons vis", r"\b(?P<who>j'habite|nous habitons|je vis)MAINTENANT (?:à|a|en|au) VALUE"),
@@ -152,14 +193,17 @@ SLOTS = tuple(
         (
             "is {n}",
             "ist es est",
-            r"\b(?P<who>mein|meine|unser|unsere|der|die|das|mi|nuestr[oa]|el|la|mon|ma|notre|le) (?:neue[rs]? |nuev[oa] |nouve(?:l|lle|au) )?"
-            r"(?P<n>[\w-]+) (?:ist|es|est)(?: (?:jetzt|nun|inzwischen|ahora|maintenant))? VALUE",
+            (
+                r"\b(?P<who>mein|meine|unser|unsere|der|die|das|mi|nuestr[oa]|el|la|mon|ma|notre|le) "
+                r"(?:neue[rs]? |nuev[oa] |nouve(?:l|lle|au) )?(?P<n>[\w-]+) (?:ist|es|est)"
+                r"(?: (?:jetzt|nun|inzwischen|ahora|maintenant))? VALUE"
+            ),
         ),
     )
 )
 """What something is: only where the sentence states none of `FACTS`."""
 
-OURS = frozenset("my our ich wir mein meine mi mon ma unser unsere".split())  # noqa: SIM905 - a word list reads better as one text
+OURS = frozenset("my our ich wir mein meine mi mon ma unser unsere".split())  # noqa: SIM905
 ANCHORS = {
     **dict.fromkeys("i we yo me j je nous call vivo vivimos trabajo".split(), 6),  # noqa: SIM905
     **dict.fromkeys(OURS, 9),
@@ -176,13 +220,15 @@ UNSURE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 CUT = re.compile(
-    r" (?:and|but|because|since|so|while|which|who|where|when|after|before|until|although|though|with|without|during|from|for|as|than|"
-    r"und|aber|weil|seit|mit|da|denn|porque|pero|desde|y|con|parce|depuis|mais|et|avec|every|these days|right now|at the moment|"
-    r"anymore|any more|any longer|now|instead|rather|over|to|in|on|at|again|nowadays|jetzt|nun|ahora|maintenant)\b.*$",
+    r" (?:and|but|because|since|so|while|which|who|where|when|after|before|until|although|though|with|without|during|from|for|"
+    r"as|than|und|aber|weil|seit|mit|da|denn|porque|pero|desde|y|con|parce|depuis|mais|et|avec|every|these days|right now|"
+    r"at the moment|anymore|any more|any longer|now|instead|rather|over|to|in|on|at|again|nowadays|jetzt|nun|ahora|maintenant)\b.*$",
     re.IGNORECASE,
 )
 """Where a value ends."""
-LEAD = re.compile(r"^(?:(?:\w+ing|to \w+) (?:at |in |to |on )?)?(?:the |a |an |my |our |any |some |all |that |this )*", re.IGNORECASE)
+LEAD = re.compile(
+    r"^(?:(?:\w+ing|to \w+) (?:at |in |to |on )?)?(?:the |a |an |my |our |any |some |all |that |this )*", re.IGNORECASE
+)
 """What stands before the thing that somebody likes."""
 NAMED = re.compile(r"(?:(?:[^\W\d_a-zß-ÿ]|&|(?:of|de|da|am|la|le|und|and|the) (?=[^\W\d_a-z]))[\w'&.-]* ?)*")
 """The capitalised words that a text begins with."""

@@ -52,13 +52,15 @@ _ABOUT = re.compile(
     r"(?:^|(?<=[.!?;\n] )|(?<=\n))(?:(?P<user>(?:[Tt]he )?[Uu]ser)|(?P<name>[^\W\d_a-z][\w-]+(?: [^\W\d_a-z][\w-]+)?))"
     rf"(?: (?P<verb>{'|'.join(sorted(_THIRD, key=len, reverse=True))})\b|(?P<own>'s)\b)"
 )
-_ABOUT_CUES = frozenset("user favourite favorite".split()).union(words(" ".join(_THIRD))) - frozenset("now is to by up not t do".split())  # noqa: SIM905
+_ABOUT_CUES = frozenset(words("user favourite favorite " + " ".join(_THIRD))) - frozenset(words("now is to by up not t do"))
 _RULES = (*FACTS, *SLOTS)
 _BY_CUE: dict[str, list[int]] = {}
 for _number, _rule in enumerate(_RULES):
     for _cue in _rule.cues:
         _BY_CUE.setdefault(_cue, []).append(_number)
-_NO_NAME = frozenset("i we he she it they this that there here who what which where when today the my our your his her their".split())  # noqa: SIM905
+_NO_NAME = frozenset(
+    "i we he she it they this that there here who what which where when today the my our your his her their".split()  # noqa: SIM905
+)
 _MANY = frozenset(
     """
     friend brother sister colleague cousin kid child son daughter cat dog pet neighbour neighbor problem question point issue idea
@@ -69,10 +71,10 @@ _MANY = frozenset(
 """What one may have several of: two statements about it don't contradict each other."""
 _ONE = frozenset(
     """
-    phone car laptop bike email address number password plan doctor dentist boss manager landlord size bank gym team shift salary rent
-    deadline diet timezone zone language editor browser server database branch port version budget price rate limit wifi name username
-    login birthday job employer router host region status owner framework colour color theme font licence license supervisor tutor
-    therapist coach room office class major telefon handy auto adresse passwort chef arzt miete gehalt sprache stadt coche movil
+    phone car laptop bike email address number password plan doctor dentist boss manager landlord size bank gym team shift salary
+    rent deadline diet timezone zone language editor browser server database branch port version budget price rate limit wifi name
+    username login birthday job employer router host region status owner framework colour color theme font licence license supervisor
+    tutor therapist coach room office class major telefon handy auto adresse passwort chef arzt miete gehalt sprache stadt coche movil
     contraseña jefe alquiler ciudad voiture patron loyer ville
     """.split()  # noqa: SIM905
 )
@@ -178,7 +180,7 @@ def _slot(relation: str, match: re.Match[str], subject: str, value: str) -> Fact
 
 def _single(noun: Sequence[str], value: str, *, own: bool) -> bool:
     """Whether a thing has one value at a time: known ones do, and others where the value is a number or a name."""
-    first = value.split()[0]
+    first, _, _ = value.partition(" ")
     if noun[-1] in _MANY or noun[0] in _MANY or (first.casefold() in ENGLISH and first not in ("a", "an", "the")):
         return False
     return any(map(str.isdigit, value)) or (first[0].isupper() and value.count(" ") < 4) or (own and noun[-1] in _ONE)

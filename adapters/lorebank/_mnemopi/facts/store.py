@@ -17,7 +17,9 @@ from lorebank._mnemopi.facts.truth import Statement, superseded
 WINDOW = 64
 """Statements of one slot that are compared, the newest."""
 _INSERT = "INSERT INTO facts (bank, key, realm, subject, relation, value, holds) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_SLOTS = "SELECT DISTINCT f.realm, f.subject, f.relation FROM json_each(?) w CROSS JOIN facts f ON f.key = w.value WHERE f.bank = ?"
+_SLOTS = (
+    "SELECT DISTINCT f.realm, f.subject, f.relation FROM json_each(?) w CROSS JOIN facts f ON f.key = w.value WHERE f.bank = ?"
+)
 _STATEMENTS = """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds, m.mentioned_at, m.id, m.superseded_by,
                  (SELECT count(*) FROM facts o WHERE o.key = f.key)
                  FROM facts f JOIN memories m ON m.key = f.key

@@ -49,6 +49,9 @@ class Answers:
     replaced: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
+NO_ANSWERS = Answers()
+
+
 def answers(statements: Sequence[Statement], terms: Collection[str], *, former: bool) -> Answers:
     """What these statements say to a question with these terms: what holds now, or what held before where it asks for that.
 

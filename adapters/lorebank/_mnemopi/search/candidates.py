@@ -23,7 +23,7 @@ from lorebank._database.driver import Row, Source, rows_of
 from lorebank._domain.memory import MemoryType
 from lorebank._domain.scope import TagRule
 from lorebank._mnemopi.facts import asking, store
-from lorebank._mnemopi.facts.truth import Answers, answers
+from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
 from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.search.question import Question
@@ -90,16 +90,17 @@ class Pool:
     """The candidates, column by column: the first `matched` match the query itself, the rest stand beside those.
 
     `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them, `closeness` how
-    near each candidate is to the query in meaning, where that is known, `answers` what the bank's facts say to it, `standing` by how much it stands out beyond chance,
-    both in deviations.
+    near each candidate is to the query in meaning, where that is known, `standing` by how much it stands out beyond chance,
+    both in deviations, and `trust` how much that counts; `answers` is what the banks' facts say to the query.
     """
 
     rows: tuple[Row, ...]
     matched: int
     weights: Mapping[str, float]
     holders: Mapping[str, Keys]
-    answers: Answers = Answers()
+    answers: Answers = NO_ANSWERS
     closeness: NDArray[np.float64] | None = None
+    trust: float = 1.0
     standing: NDArray[np.float64] | None = None
 
     def columns(self) -> list[tuple[Any, ...]]:
@@ -130,8 +131,8 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
         lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
     told, said = _told(connection, corpus, question, admit)
-    known = {row[0] for row in matched}
-    matched += [row for row in told if row[0] not in known]
+    found = {row[0] for row in matched}
+    matched += [row for row in told if row[0] not in found]
     if (meaning := wanted.meaning) is None:
         rows = (*matched, *_neighbours(connection, matched, matched[:NEIGHBOURED], beside, admit))
         return Pool(rows, len(matched), weights, holders, said)
@@ -145,7 +146,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     every = list(known.values())
     rows = (*every, *_neighbours(connection, every, list(leading.values()), list(around.values()), admit))
     closeness = meaning.closeness(connection, [row[0] for row in rows])
-    return Pool(rows, len(every), weights, holders, said, closeness, meaning.standing(closeness))
+    return Pool(rows, len(every), weights, holders, said, closeness, meaning.trust, meaning.standing(closeness))
 
 
 def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter) -> tuple[list[Row], Answers]:
@@ -154,7 +155,7 @@ def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter)
     statements = store.asked_for(connection, corpus.banks, wanted, admit.now)
     rows = admit.admitted(connection, _BY_KEY, list(dict.fromkeys(each.key for each in statements))) if statements else []
     known = {row[0] for row in rows}
-    return rows, answers([each for each in statements if each.key in known], question.terms, former=wanted.former)
+    return rows, answers([each for each in statements if each.key in known], question.terms, former=question.former)
 
 
 def rarity(total: int, found: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,11 +13,21 @@ MAX_TERMS = 64
 """Distinct terms of a long query that are searched: the first half and the last half of them."""
 
 _FIRST_PERSON = frozenset("i me my mine myself ich mich mir mein meine meinen yo mi mí je moi mon ma".split())  # noqa: SIM905
+_OURS = frozenset("we our us ours wir uns unser unsere nosotros nuestro nuestra nous notre".split())  # noqa: SIM905
+_FORMER = re.compile(
+    r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|old|
+    first|back\ then|prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|
+    fr[uü]her|vorher|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatte|wohnte|
+    antes|anterior|al\ principio|primero|era|ten[ií]a|viv[ií]a|
+    avant|auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]tait)\b|
+    以前|前は|最初|昔|かつて|もともと""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed query. `own` says that the speaker asks about themselves."""
+    """A parsed query. `own` says that the speaker asks about themselves, `former` that what was before is asked for."""
 
     text: str
     terms: tuple[str, ...]
@@ -24,6 +35,13 @@ class Question:
     period: Period | None
     asks_when: bool
     own: bool
+    former: bool
+
+    @property
+    def present(self) -> bool:
+        """Whether somebody asks how things are with them now."""
+        asks_now = not (self.former or self.asks_when or self.period)
+        return asks_now and (self.own or not _OURS.isdisjoint(self.words))
 
 
 def parse_question(query: str, anchor: datetime) -> Question:
@@ -32,4 +50,12 @@ def parse_question(query: str, anchor: datetime) -> Question:
     if len(found) > MAX_TERMS:
         found = found[: MAX_TERMS // 2] + found[-MAX_TERMS // 2 :]
     spoken = frozenset(words(query))
-    return Question(query, tuple(found), spoken, find_period(query, anchor), asks_when(query), bool(spoken & _FIRST_PERSON))
+    return Question(
+        query,
+        tuple(found),
+        spoken,
+        find_period(query, anchor),
+        asks_when(query),
+        bool(spoken & _FIRST_PERSON),
+        _FORMER.search(query) is not None,
+    )

@@ -17,12 +17,12 @@ added, never multiplied, so that none can erase a match:
     fact        it states what the query asks for, and that holds now (or held before, where the query asks for that)
     coverage    the share of the query's weight that it holds
     meaning     how near it is to the query in meaning: its closeness (deviations above what is usual in the bank) divided
-                by `FAR_OUT`
+                by `FAR_OUT`, times how much its embedder can be trusted
     meaning_around    the mean of that of the messages before and after it
     meaning_session   the mean of its session's three best
     importance, veracity, recency    order memories that match about equally
 
-Where a fact took the place of another that also matches, it is lifted above that one (`truth`).
+What holds now is then lifted over what held before (`current`, the module).
 
 Which signals help, and by how much, was measured; see `docs/benchmarks.md`.
 """
@@ -37,17 +37,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorebank._domain.settings import RankingWeights
-from lorebank._mnemopi.facts.truth import Answers
 from lorebank._mnemopi.rows import from_ticks, name_words
 from lorebank._mnemopi.search.candidates import SMALL, Corpus, Keys, Pool, rarity
+from lorebank._mnemopi.search.current import newest, settled
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.search.traits import asking, time_words
 
 K1 = 0.4
 B = 0.2
 SESSION_BEST = 3
-OVER = 0.01
-"""How far above a statement the one stands that took its place."""
 EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
 
@@ -95,25 +93,18 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     signals["fact"] = np.array([key in pool.answers.telling for key in columns[0]], np.float64)
     signals |= _known(columns, times, question)
     homes = _homes(columns)
-    signals |= _around(homes, lexical, -signals["question"], _shares(pool, holding))
+    shares = _shares(pool, holding)
+    signals |= _around(homes, lexical, -signals["question"], shares)
     if pool.closeness is not None:
-        signals |= _meant(homes, pool.closeness)
+        signals |= _meant(homes, pool.closeness, pool.trust)
     scale = 1 + sum(getattr(weights, name) for name in (*_SCALED, *_MEANT) if name in signals and signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
-    gained["truth"] = _truth(pool.answers, columns[0], scores)
-    scores += gained["truth"]
-    return Ranking(tuple(np.lexsort((-keys, -times, -scores)).tolist()), keys, scores, gained, evidence)
-
-
-def _truth(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
-    """What lifts each statement that holds over those that it took the place of."""
-    lifted = scores.copy()
-    places = {key: place for place, key in enumerate(keys)} if answers.replaced else {}
-    for former, later in sorted(answers.replaced.items()):
-        if former in places and later in places:
-            lifted[places[later]] = max(lifted[places[later]], lifted[places[former]] + OVER)
-    return lifted - scores
+    told = settled(pool.answers, columns[0], scores)
+    if question.present and len(keys):
+        told = newest(columns, lexical, shares, told)
+    gained["current"] = told - scores
+    return Ranking(tuple(np.lexsort((-keys, -times, -told)).tolist()), keys, told, gained, evidence)
 
 
 def _lexical(pool: Pool, holding: Mapping[str, Places], texts: Sequence[str], corpus: Corpus) -> tuple[Column, Column, Column]:
@@ -217,9 +208,9 @@ def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tup
     }
 
 
-def _meant(homes: _Homes, closeness: Column) -> dict[str, Column]:
+def _meant(homes: _Homes, closeness: Column, trust: float) -> dict[str, Column]:
     """The signals of meaning: a memory's own, and what it has from its session."""
-    near = np.clip(closeness / FAR_OUT, 0.0, 1.0)
+    near = np.clip(closeness / FAR_OUT, 0.0, 1.0) * trust
     if not len(near):
         return dict.fromkeys(_MEANT, near)
     return {

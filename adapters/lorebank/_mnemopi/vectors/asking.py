@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from lorebank._domain.ports import Embedder
-from lorebank._mnemopi.embedders import WordLlama
+from lorebank._mnemopi.embedders.wordllama import WordLlama
 from lorebank._mnemopi.rows import ROLES, name_words
 from lorebank._mnemopi.search.function_words import ENGLISH
 from lorebank._mnemopi.search.terms import normalize, words

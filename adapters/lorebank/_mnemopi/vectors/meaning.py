@@ -37,7 +37,7 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A query's vector before the banks of one recall, with mean and deviation of what is usual there."""
+    """A query's vector before the banks of one recall, with mean and deviation of what is usual there, and how much it counts."""
 
     model: Model
     query: Matrix
@@ -45,6 +45,7 @@ class Meaning:
     mean: float
     deviation: float
     common: float
+    trust: float
     _cosines: dict[int, float] = field(default_factory=dict[int, float])
 
     def nearest(self, connection: Source) -> Keys:
@@ -88,11 +89,14 @@ def held_of(connection: Source, model: Model, banks: Sequence[int], index: Vecto
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query's vector on its way to the banks: what the embedder of this name made of it, and where vectors are kept."""
+    """A query's vector on its way to the banks: what the embedder of this name made of it, where vectors are kept, and how
+    much they count.
+    """
 
     name: str
     query: Matrix
     index: VectorIndex
+    trust: float
 
     def over(self, connection: Source, banks: Sequence[int], opening: int) -> Meaning | None:
         """The query before these banks, in this opening of the file; `None` where none of their memories has a vector yet."""
@@ -100,7 +104,7 @@ class Asked:
         held = held_of(connection, model, banks, self.index, opening) if model is not None else ()
         if model is None or not held:
             return None
-        return Meaning(model, self.query, held, *_usual(self.query, model, held))
+        return Meaning(model, self.query, held, *_usual(self.query, model, held), self.trust)
 
 
 def _usual(query: Matrix, model: Model, held: Sequence[Held]) -> tuple[float, float, float]:

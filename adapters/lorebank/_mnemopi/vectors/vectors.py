@@ -52,7 +52,7 @@ class Vectors(Forkable):
             return None
         speakers = frozenset[str]().union(*(each.speakers for each in held))
         vector = self.queries.vector(without_names(query, speakers), banks[0])
-        return None if vector is None else Asked(self.embedder.name, vector, self.index)
+        return None if vector is None else Asked(self.embedder.name, vector, self.index, getattr(self.embedder, "trust", 1.0))
 
     def begin(self) -> None:
         """The file is open: what was left undone in it goes on."""

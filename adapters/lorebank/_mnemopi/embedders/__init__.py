@@ -1,0 +1,1 @@
+"""Which objects are embedders, and the two that are built in."""

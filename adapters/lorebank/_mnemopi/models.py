@@ -199,10 +199,12 @@ class ModelStore:
         """Writes the answer of now. With `keep`, a good answer is not replaced by none."""
         rule = _rule(model)
         result = self.recaller(connection, scope, model.source_query, model.max_tokens, rule)
-        content = "\n".join(f"- {fold(memory.text)}" for memory in result)
+        there = {memory.id for memory in result}
+        told = [memory for memory in result if memory.superseded_by not in there]
+        content = "\n".join(f"- {fold(memory.text)}" for memory in told)
         values: dict[str, Any] = {"refreshed_at": self.now()}
         if content or not keep:
-            values |= {"content": content, "based_on": json.dumps([memory.id for memory in result])}
+            values |= {"content": content, "based_on": json.dumps([memory.id for memory in told])}
         if values.get("content", model.content) != model.content:
             self._archive(connection, number, model.id)
         connection.execute(update(models).where(*_at(number, model.id)).values(values))

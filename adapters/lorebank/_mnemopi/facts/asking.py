@@ -9,12 +9,13 @@ from itertools import combinations
 
 from lorebank._mnemopi.facts.rules import USER
 from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.search.terms import stem, words
 
 MOST_TERMS = 8
 """Terms of a question that may be what a fact is about: longer ones are stories."""
 _CUES = {
     "home": "live living lives lived home address city town reside based moved wohne wohnst wohnt lebe lebst wohnort stadt "
-    "adresse vivo vives vive ciudad direccion habite habites vis ville",
+    "gewohnt gelebt adresse vivo vives vive ciudad direccion habite habites vis ville",
     "work": "work works working employer company job arbeite arbeitest arbeitgeber firma trabajo trabajas empresa travaille "
     "entreprise",
     "role": "job role title occupation profession work works position beruf stelle trabajo puesto metier poste living",
@@ -25,8 +26,10 @@ _CUES = {
 }
 _RELATIONS: dict[str, tuple[str, ...]] = {}
 for _relation, _words in _CUES.items():
-    for _word in _words.split():
-        _RELATIONS[_word] = (*_RELATIONS.get(_word, ()), _relation)
+    for _term in dict.fromkeys(map(stem, _words.split())):
+        _RELATIONS[_term] = (*_RELATIONS.get(_term, ()), _relation)
+_MAINLY = 0.5
+"""A question asks for where somebody lives, and the like, where so much of it is words for that, names not counted."""
 _ABOUT_TERMS = ("likes {}", "prefers {}")
 _OF_TERMS = ("is {}", "favourite {}", "use {}")
 _NAME = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+")
@@ -34,9 +37,12 @@ _NAME = re.compile(r"(?<!^)(?<![.!?] )\b[A-Z][a-z]+")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The facts that a question asks for. `named` says that it may be about somebody else than the user."""
+    """The facts that a question may ask for, and those that it mainly asks for. `named` says that it may be about somebody
+    else than the user.
+    """
 
     relations: tuple[str, ...]
+    mainly: frozenset[str]
     words: frozenset[str]
     own: bool
     named: bool
@@ -54,10 +60,14 @@ class Asked:
 
 def asked(question: Question) -> Asked:
     """What a question asks for."""
-    found = dict.fromkeys(relation for word in question.words for relation in _RELATIONS.get(word, ()))
+    names = frozenset(stem(word) for name in _NAME.findall(question.text) for word in words(name))
+    rest = [term for term in question.terms if term not in names]
+    cues = [term for term in rest if term in _RELATIONS]
+    enough = len(cues) >= _MAINLY * len(rest)
+    mainly = frozenset(relation for cue in cues for relation in _RELATIONS[cue] if enough)
+    found = dict.fromkeys(sorted(mainly))
     about = [term.replace("colour", "color") for term in question.terms[:MOST_TERMS]]
     found |= dict.fromkeys(form.format(term) for form in _ABOUT_TERMS for term in about)
     pairs = (" ".join(sorted(pair)) for pair in combinations(about, 2))
     found |= dict.fromkeys(form.format(term) for term in (*about, *pairs) for form in _OF_TERMS)
-    named = _NAME.search(question.text) is not None
-    return Asked(tuple(found), question.words, question.own, named)
+    return Asked(tuple(found), mainly, question.words, question.own, bool(names))

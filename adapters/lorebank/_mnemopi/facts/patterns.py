@@ -222,7 +222,8 @@ UNSURE = re.compile(
 CUT = re.compile(
     r" (?:and|but|because|since|so|while|which|who|where|when|after|before|until|although|though|with|without|during|from|for|"
     r"as|than|und|aber|weil|seit|mit|da|denn|porque|pero|desde|y|con|parce|depuis|mais|et|avec|every|these days|right now|"
-    r"at the moment|anymore|any more|any longer|now|instead|rather|over|to|in|on|at|again|nowadays|jetzt|nun|ahora|maintenant)\b.*$",
+    r"at the moment|anymore|any more|any longer|now|instead|rather|over|to|in|on|at|again|nowadays|jetzt|"
+    r"nun|ahora|maintenant)\b.*$",
     re.IGNORECASE,
 )
 """Where a value ends."""

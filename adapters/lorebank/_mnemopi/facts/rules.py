@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lorebank._mnemopi.facts.patterns import ANCHORS, CUT, FACTS, LEAD, NAMED, OURS, OWN, SLOTS, UNSURE, Rule
 from lorebank._mnemopi.search.function_words import ENGLISH
@@ -52,7 +53,9 @@ _ABOUT = re.compile(
     r"(?:^|(?<=[.!?;\n] )|(?<=\n))(?:(?P<user>(?:[Tt]he )?[Uu]ser)|(?P<name>[^\W\d_a-z][\w-]+(?: [^\W\d_a-z][\w-]+)?))"
     rf"(?: (?P<verb>{'|'.join(sorted(_THIRD, key=len, reverse=True))})\b|(?P<own>'s)\b)"
 )
-_ABOUT_CUES = frozenset(words("user favourite favorite " + " ".join(_THIRD))) - frozenset(words("now is to by up not t do"))
+_ABOUT_CUES = frozenset(
+    "user favourite favorite longer doesn".split()  # noqa: SIM905
+) | frozenset(verb for verb in _THIRD if " " not in verb and "'" not in verb) - {"is", "now"}
 _RULES = (*FACTS, *SLOTS)
 _BY_CUE: dict[str, list[int]] = {}
 for _number, _rule in enumerate(_RULES):
@@ -73,9 +76,9 @@ _ONE = frozenset(
     """
     phone car laptop bike email address number password plan doctor dentist boss manager landlord size bank gym team shift salary
     rent deadline diet timezone zone language editor browser server database branch port version budget price rate limit wifi name
-    username login birthday job employer router host region status owner framework colour color theme font licence license supervisor
-    tutor therapist coach room office class major telefon handy auto adresse passwort chef arzt miete gehalt sprache stadt coche movil
-    contraseña jefe alquiler ciudad voiture patron loyer ville
+    username login birthday job employer router host region status owner framework colour color theme font licence license
+    supervisor tutor therapist coach room office class major telefon handy auto adresse passwort chef arzt miete gehalt sprache
+    stadt coche movil contraseña jefe alquiler ciudad voiture patron loyer ville
     """.split()  # noqa: SIM905
 )
 """What has one value at a time."""
@@ -92,6 +95,7 @@ def facts_of(text: str, spoken: Sequence[str], speaker: str | None = None) -> tu
     return tuple(dict.fromkeys(found))
 
 
+@lru_cache(maxsize=4096)
 def _subject(speaker: str | None) -> str | None:
     """Whose words they are: the user's, or a named person's. What an assistant says of itself is no fact."""
     named = (speaker or USER).casefold().strip()

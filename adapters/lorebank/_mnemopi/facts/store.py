@@ -34,9 +34,6 @@ _ASKED = """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds, m.me
 ASKED_AT_MOST = 256
 """Statements of one bank that are looked at for a question, the newest."""
 
-Slot = tuple[str, str, str]
-"""Realm, subject, relation."""
-
 
 def realm(tags: Sequence[str]) -> str:
     """What keeps the facts of one project apart from those of another: its tags."""
@@ -60,14 +57,14 @@ def rewrite(connection: Source, bank: int, key: int, told: tuple[str, Sequence[F
     settle(connection, bank, before, now)
 
 
-def slots_of(connection: Source, bank: int, keys: Sequence[int]) -> set[Slot]:
-    """What these memories speak of."""
+def slots_of(connection: Source, bank: int, keys: Sequence[int]) -> set[tuple[str, str, str]]:
+    """What these memories speak of: realm, subject, relation."""
     if not keys:
         return set()
     return {(row[0], row[1], row[2]) for row in rows_of(connection, _SLOTS, (json.dumps(list(keys)), bank))}
 
 
-def settle(connection: Source, bank: int, slots: Iterable[Slot], now: int) -> None:
+def settle(connection: Source, bank: int, slots: Iterable[tuple[str, str, str]], now: int) -> None:
     """Marks the memories whose statements were all superseded with the one that took their place, and unmarks others."""
     for realm, subject, relation in slots:
         rows = rows_of(connection, _STATEMENTS, (bank, relation, subject, realm, now, WINDOW))
@@ -79,12 +76,15 @@ def settle(connection: Source, bank: int, slots: Iterable[Slot], now: int) -> No
                 run(connection, _MARK, (successor, bank, key))
 
 
-def asked_for(connection: Source, banks: Sequence[int], wanted: Asked, now: int) -> list[Statement]:
-    """The statements, the newest, that a question asks for; none is invalidated or has expired."""
+def asked_for(connection: Source, banks: Sequence[int], wanted: Asked, now: int) -> tuple[list[Statement], list[Statement]]:
+    """The statements, the newest, that a question asks for, and such of others than who is meant; none is invalidated or has
+    expired.
+    """
     relations = json.dumps(wanted.relations)
     found = [(bank, row) for bank in banks for row in rows_of(connection, _ASKED, (relations, bank, now, ASKED_AT_MOST))]
     meant = wanted.about(row[2] for _, row in found)
-    return [_statement(row, bank) for bank, row in found if row[2] in meant]
+    said = [_statement(row, bank) for bank, row in found]
+    return [each for each in said if each.subject in meant], [each for each in said if each.subject not in meant]
 
 
 def _columns(fact: Fact) -> tuple[str, str, str, int]:

@@ -152,10 +152,11 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
 def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter) -> tuple[list[Row], Answers]:
     """The memories whose facts the question asks for, and what they say to it."""
     wanted = asking.asked(question)
-    statements = store.asked_for(connection, corpus.banks, wanted, admit.now)
-    rows = admit.admitted(connection, _BY_KEY, list(dict.fromkeys(each.key for each in statements))) if statements else []
-    known = {row[0] for row in rows}
-    return rows, answers([each for each in statements if each.key in known], question.terms, former=question.former)
+    meant, others = store.asked_for(connection, corpus.banks, wanted, admit.now)
+    rows = admit.admitted(connection, _BY_KEY, list(dict.fromkeys(each.key for each in meant))) if meant else []
+    there = {row[0] for row in rows}
+    stated = [each for each in meant if each.key in there]
+    return rows, answers(stated, others, question.terms, wanted.mainly, former=question.former)
 
 
 def rarity(total: int, found: int) -> float:

@@ -24,12 +24,12 @@ Places = NDArray[np.intp]
 
 
 def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
-    """The scores, with each statement that holds lifted over those whose place it took."""
+    """The scores, with each statement that the question asks for lifted over those that say otherwise."""
     lifted = scores.copy()
-    places = {key: place for place, key in enumerate(keys)} if answers.replaced else {}
-    for former, later in sorted(answers.replaced.items(), key=lambda pair: pair[1]):
-        if former in places and later in places:
-            lifted[places[later]] = max(lifted[places[later]], lifted[places[former]] + OVER)
+    places = {key: place for place, key in enumerate(keys)} if answers.pairs else {}
+    for first, second in answers.pairs:
+        if first in places and second in places:
+            lifted[places[first]] = max(lifted[places[first]], lifted[places[second]] + OVER)
     return lifted
 
 

@@ -14,7 +14,8 @@ added, never multiplied, so that none can erase a match:
     time_words  the query asks for a time and the memory has time words
     question    minus the share of the memory that asks rather than tells
     length      the logarithm of its length: longer messages tell more
-    fact        it states what the query asks for, and that holds now (or held before, where the query asks for that)
+    fact        it states what the query asks for, and that holds now (or held before, where the query asks for that); then it
+                matches as well as any, whatever its words
     coverage    the share of the query's weight that it holds
     meaning     how near it is to the query in meaning: its closeness (deviations above what is usual in the bank) divided
                 by `FAR_OUT`, times how much its embedder can be trusted
@@ -88,9 +89,10 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     lexical, held, lengths = _lexical(pool, holding, columns[9], corpus)
     evidence = _evidence(held, pool, corpus)
     lexical /= lexical.max(initial=0.0) or 1.0
+    fact = np.array([key in pool.answers.telling for key in columns[0]], np.bool_)
+    lexical[fact] = 1.0
     held /= sum(pool.weights.values()) or 1.0
-    signals = {"lexical": lexical, "coverage": held, "length": np.log1p(lengths) / 4}
-    signals["fact"] = np.array([key in pool.answers.telling for key in columns[0]], np.float64)
+    signals = {"lexical": lexical, "fact": fact.astype(np.float64), "coverage": held, "length": np.log1p(lengths) / 4}
     signals |= _known(columns, times, question)
     homes = _homes(columns)
     shares = _shares(pool, holding)
@@ -100,9 +102,8 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     scale = 1 + sum(getattr(weights, name) for name in (*_SCALED, *_MEANT) if name in signals and signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
-    told = settled(pool.answers, columns[0], scores)
-    if question.present and len(keys):
-        told = newest(columns, lexical, shares, told)
+    by_time = newest(columns, lexical, shares, scores) if question.present else scores
+    told = settled(pool.answers, columns[0], by_time)
     gained["current"] = told - scores
     return Ranking(tuple(np.lexsort((-keys, -times, -told)).tolist()), keys, told, gained, evidence)
 

@@ -1,12 +1,18 @@
-"""Recall on conversations of our own: a guard for every change of the ranking, in three languages.
+"""Recall on conversations of our own: a guard for every change of the ranking, in four languages, class by class.
 
-`conversations/` holds chats over months with questions and the messages that answer them; questions of the category
-`nothing` have no answer there. Measured with the shipped defaults; the floors below leave little room to fall.
+`conversations/` holds chats over months with questions and the messages that answer them: files 01 to 08 ask in words that the
+messages have, from 09 on questions are paraphrased and most share one word or none with their answer, and much of what is
+said changes later. A question may name its outdated answers (`former`) or present ones (`current`), and places that repeat the
+answer (`also`). `off-topic` questions have no answer there and nothing to do with it; `near-topic` ones ask for a detail that
+was never told, and what they find is reported only.
+
+Measured with the shipped defaults; the floors leave little room to fall.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +24,9 @@ from lorebank import Bank, Item
 from lorebank.testing import temporary_bank
 
 FILES = sorted((Path(__file__).parent / "conversations").glob("*.json"))
+PLAIN = 8
+"""The first files, whose questions use the messages' words."""
+SHOWN = 8
 Conversation = dict[str, Any]
 
 
@@ -39,6 +48,35 @@ def items(conversation: Conversation) -> list[Item]:
     ]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What came of a question: its class, the rank of its first evidence and of what contradicts that (0: not among those
+    shown), how many came back.
+    """
+
+    category: str
+    rank: int
+    wrong: int
+    count: int
+
+    @property
+    def right(self) -> bool:
+        """The evidence is there, and before what contradicts it."""
+        return 0 < self.rank < (self.wrong or SHOWN + 1)
+
+
+def answers(bank: Bank, conversation: Conversation) -> Iterator[Answer]:
+    for question in conversation["qa"]:
+        found = [memory.metadata["turn"] for memory in bank.recall(question["question"], limit=SHOWN)]
+
+        def first(turns: list[str], found: list[str] = found) -> int:
+            wanted = {f"{conversation['id']}/{turn}" for turn in turns}
+            return next((rank for rank, turn in enumerate(found, 1) if turn in wanted), 0)
+
+        wrong = [*question.get("former", ()), *question.get("current", ())]
+        yield Answer(question["category"], first(question["evidence"]), first(wrong), len(found))
+
+
 @pytest.fixture(scope="module", params=[None, "wordllama"], ids=["words", "wordllama"])
 def banks(request: pytest.FixtureRequest) -> Iterator[Bank]:
     """One file with a bank for each conversation, and one bank with all of them; by words alone, and with an embedder."""
@@ -53,54 +91,89 @@ def banks(request: pytest.FixtureRequest) -> Iterator[Bank]:
         yield everything
 
 
-def ranks(bank: Bank, conversation: Conversation) -> Iterator[tuple[str, int, int]]:
-    """For each question: its category, the rank of its first evidence (0: not among the first 8), how many came back."""
-    for question in conversation["qa"]:
-        found = [memory.metadata["turn"] for memory in bank.recall(question["question"], limit=8)]
-        wanted = {f"{conversation['id']}/{turn}" for turn in question["evidence"]}
-        yield question["category"], next((i for i, turn in enumerate(found, 1) if turn in wanted), 0), len(found)
+def by_class(bank: Bank, files: list[Path]) -> Mapping[str, list[Answer]]:
+    found = defaultdict[str, list[Answer]](list)
+    for file in files:
+        conversation = read(file)
+        for answer in answers(bank.named(conversation["id"]), conversation):
+            found[answer.category].append(answer)
+    return found
+
+
+def report(found: Mapping[str, list[Answer]]) -> str:
+    """A line for each class: how many are answered, first, and before what contradicts them."""
+    lines = [f"{'class':16} {'of':>4} hit@{SHOWN}  first  right"]
+    for category, each in sorted(found.items()):
+        counts = (sum(answer.rank > 0 for answer in each), sum(answer.rank == 1 for answer in each), sum(map(_right, each)))
+        lines.append(f"{category:16} {len(each):4} " + "  ".join(f"{100 * count / len(each):5.1f}" for count in counts))
+    return "\n".join(lines)
+
+
+def _right(answer: Answer) -> bool:
+    return answer.right
 
 
 FLOORS = {"single": 0.95, "temporal": 0.96, "identifier": 1.0, "preference": 0.93, "multi": 0.93}
+HARD = {
+    "single": 0.64,
+    "temporal": 0.82,
+    "identifier": 0.82,
+    "preference": 0.62,
+    "multi": 0.76,
+    "changed-current": 0.50,
+    "changed-former": 0.79,
+}
+RIGHT = {"changed-current": 0.29, "changed-former": 0.62}
 
 
-def test_questions_are_answered_in_every_category(banks: Bank) -> None:
+def lacking(found: Mapping[str, list[Answer]], floors: Mapping[str, float]) -> dict[str, float]:
+    """The classes whose answers are found less often than their floor."""
+    shares = {category: sum(answer.rank > 0 for answer in found[category]) / len(found[category]) for category in floors}
+    return {category: share for category, share in shares.items() if share < floors[category]}
+
+
+def test_questions_are_answered_in_every_class(banks: Bank, record_property: Any) -> None:
     """An evidence message is among the first 8, and mostly the first."""
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for file in FILES:
-        conversation = read(file)
-        for category, rank, _ in ranks(banks.named(conversation["id"]), conversation):
-            found[category].append(rank)
-    hits = {category: sum(rank > 0 for rank in found[category]) / len(found[category]) for category in FLOORS}
-    assert {category: hit for category, hit in hits.items() if hit < FLOORS[category]} == {}
-    answered = [rank for category in FLOORS for rank in found[category]]
+    found = by_class(banks, FILES[:PLAIN])
+    record_property("report", report(found))
+    assert lacking(found, FLOORS) == {}
+    answered = [answer.rank for category in FLOORS for answer in found[category]]
     assert sum(1 / rank for rank in answered if rank) / len(answered) >= 0.92
 
 
+def test_paraphrased_questions_are_answered_in_every_class(banks: Bank, record_property: Any) -> None:
+    """Most share one word or none with their answer; of what changed, what is asked for goes before the other."""
+    found = by_class(banks, FILES[PLAIN:])
+    print(report(found))  # noqa: T201 - shown where the test fails
+    record_property("report", report(found))
+    assert lacking(found, HARD) == {}
+    right = {category: sum(map(_right, found[category])) / len(found[category]) for category in RIGHT}
+    assert {category: share for category, share in right.items() if share < RIGHT[category]} == {}
+
+
 def test_questions_are_answered_from_one_bank_with_everything(banks: Bank) -> None:
-    """Eight conversations in one bank don't drown each other."""
-    found = [rank for file in FILES for category, rank, _ in ranks(banks, read(file)) if category != "nothing"]
-    assert sum(rank > 0 for rank in found) / len(found) >= 0.96
+    """Eighteen conversations in one bank don't drown each other."""
+    found = [answer for file in FILES[:PLAIN] for answer in answers(banks, read(file)) if answer.category in FLOORS]
+    assert sum(answer.rank > 0 for answer in found) / len(found) >= 0.95
 
 
 def test_questions_without_an_answer_find_nothing(banks: Bank) -> None:
     """Off-topic questions mostly return nothing at all."""
-    empty = [
-        count == 0
-        for file in FILES
-        for category, _, count in ranks(banks.named(read(file)["id"]), read(file))
-        if category == "nothing"
-    ]
-    assert sum(empty) / len(empty) >= 0.75
+    found = by_class(banks, FILES)["off-topic"]
+    assert sum(answer.count == 0 for answer in found) / len(found) >= 0.86
 
 
 def test_the_set_is_whole() -> None:
-    """At least 120 answerable questions and 12 without an answer, in three languages, evidence resolved."""
-    read_all = [read(file) for file in FILES]
-    questions = [question for conversation in read_all for question in conversation["qa"]]
-    assert sum(bool(question["evidence"]) for question in questions) >= 120
-    assert sum(not question["evidence"] for question in questions) >= 12
-    assert {"en", "de", "ja"} <= {conversation["language"] for conversation in read_all}
-    for conversation in read_all:
+    """At least 12 conversations and 400 questions, in four languages and every class, references resolved."""
+    conversations = [read(file) for file in FILES]
+    questions = [question for conversation in conversations for question in conversation["qa"]]
+    assert len(conversations) >= 12
+    assert len(questions) >= 400
+    assert {"en", "de", "es", "ja"} <= {conversation["language"] for conversation in conversations}
+    assert {question["category"] for question in questions} == {*HARD, "off-topic", "near-topic"}
+    for conversation in conversations:
         ids = {turn["id"] for turn in conversation["turns"]}
-        assert all(set(question["evidence"]) <= ids for question in conversation["qa"])
+        for question in conversation["qa"]:
+            named = [turn for field in ("evidence", "former", "current", "also") for turn in question.get(field, ())]
+            assert set(named) <= ids
+            assert bool(question["evidence"]) == (question["category"] not in ("off-topic", "near-topic"))

@@ -18,7 +18,17 @@ LOWEST = (
 )
 """The lowest versions that pyproject.toml allows, and that can be installed together."""
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "tests"]
+TESTING = (
+    "blockbuster",
+    "hypothesis",
+    "pytest>=9.0.3,<10",
+    "pytest-asyncio",
+    "pytest-examples",
+    "pytest-socket",
+    "pytest-timeout",
+    "pytest-xdist",
+)
+nox.options.sessions = ["lint", "types", "tests", "floor"]
 
 
 def python(session: nox.Session, *arguments: str, env: Mapping[str, str] | None = None) -> None:
@@ -45,6 +55,13 @@ def types(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The whole test suite, on all cores."""
     python(session, "pytest", "-q", "-n", "auto", *session.posargs)
+
+
+@nox.session(venv_backend="venv")
+def floor(session: nox.Session) -> None:
+    """LlamaIndex's tests on the lowest version of it, in an environment of its own; on the embedded engine."""
+    session.install("-e", ".[llamaindex]", *TESTING, *(each for each in LOWEST if each.startswith("llama-index")))
+    session.run("pytest", "-q", "-n", "auto", "-k", "not real-server", "tests/llamaindex_lorebank", *session.posargs)
 
 
 @nox.session(default=False)

@@ -7,7 +7,6 @@ import copy
 import json
 import pickle
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from llamaindex_lorebank.testing import StrictLLM, call
 from lorebank import Message, UsageError, open_bank, per_user
 from lorebank.seams import ToolCall
 
-from .agent_rig import agent_of
+from .agent_rig import FLOOR, agent_of
 from .memory_rig import ANSWER, ASKED, FACT, MODES, PREFIX, THEN, chat, engine_of, script_of, text_of
 
 Rig = Any  # of conftest.py
@@ -118,15 +117,16 @@ async def test_the_user_s_words_are_kept_when_the_model_fails(rig: Rig, kind: st
 
 @pytest.mark.parametrize("kind", ["simple", "context", "condense plus context", "condense question"])
 async def test_a_stream_that_nobody_reads_is_retained_all_the_same(rig: Rig, kind: str) -> None:
-    """The host's own thread reads it to its end."""
-    bank = rig.open("alice", FACT)
+    """The host's own thread reads it to its end. Some engines of the lowest version have none: there what was asked is kept."""
+    bank, expected = rig.open("alice", FACT), [ASKED] if FLOOR and "context" in kind else [ASKED, ANSWER]
     engine = engine_of(kind, StrictLLM(script=script_of(kind, ANSWER)), BankMemory(bank, "c"))
     stream = engine.stream_chat(ASKED)
     assert next(stream.response_gen)
-    until = time.monotonic() + 20  # the host does not give its thread away everywhere
-    while rig.kept(bank) != [ASKED, ANSWER] and time.monotonic() < until:
+    for _ in range(400):  # the host does not give its thread away everywhere
+        if rig.kept(bank) == expected:
+            break
         await asyncio.sleep(0.05)
-    assert rig.kept(bank) == [ASKED, ANSWER]
+    assert rig.kept(bank) == expected
 
 
 @pytest.mark.parametrize("kind", ["simple", "context", "agent"])

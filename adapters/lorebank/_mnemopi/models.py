@@ -24,7 +24,7 @@ from lorebank._domain.ports import Completer
 from lorebank._domain.scope import Leaf, Scope, TagRule
 from lorebank._mnemopi.edits import based_on
 from lorebank._mnemopi.rows import from_ticks, maybe_moment, tags_of, to_json
-from lorebank._mnemopi.schema import models, revisions
+from lorebank._mnemopi.schema import memories, models, revisions
 from lorebank._mnemopi.store import bank_number, ensure_bank
 from lorebank._mnemopi.synthesis import Task, Written, answered, cited, gathered, standing, versions, written
 from lorebank._mnemopi.upkeep import owe_purge
@@ -125,7 +125,8 @@ class ModelStore:
         they lose the lines that owe something to memories which are no longer what they were.
         """
         own = bank_number(connection, scope.bank)
-        for row in _written_from(connection, ids):
+        homes = [bank_number(connection, name) for name in scope.reads]
+        for row, _ in _written_from(connection, ids, homes):
             if self.completer is not None:
                 answer = written(row["content"], row["based_on"])
                 now = versions(standing(connection, scope, answer.sources.intersection(ids), self.now()))
@@ -138,12 +139,11 @@ class ModelStore:
 
     def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
         """Leaves nothing of forgotten memories in any model of the file, nor in its history."""
-        gone = set(ids)
-        for revision in connection.execute(select(revisions.c.number, revisions.c.based_on)).all():
-            if not gone.isdisjoint(based_on(revision.based_on)):
+        for revision in connection.execute(select(revisions.c.number, revisions.c.bank, revisions.c.based_on)).all():
+            if _meant(connection, revision.bank, set(ids).intersection(based_on(revision.based_on))):
                 connection.execute(delete(revisions).where(revisions.c.number == revision.number))
         own = bank_number(connection, scope.bank)
-        for row in _written_from(connection, ids):
+        for row, gone in _written_from(connection, ids):
             if self.completer is not None:
                 self._shed(connection, row, gone, keep=False)
                 continue
@@ -222,11 +222,26 @@ def _row(connection: Connection, number: int, model_id: str) -> RowMapping:
     return row
 
 
-def _written_from(connection: Connection, ids: Sequence[str]) -> list[RowMapping]:
-    """The models of the file, of whatever bank, that were written from one of these memories."""
-    touched = set(ids)
-    rows = connection.execute(select(models)).mappings().all()
-    return [row for row in rows if not touched.isdisjoint(based_on(row["based_on"]))]
+def _written_from(
+    connection: Connection, ids: Sequence[str], homes: Sequence[int | None] = ()
+) -> list[tuple[RowMapping, frozenset[str]]]:
+    """The models of the file, of whatever bank, that were written from some of these memories, and from which. `homes` are the
+    banks in which they are.
+    """
+    found: list[tuple[RowMapping, frozenset[str]]] = []
+    for row in connection.execute(select(models)).mappings().all():
+        named = frozenset(ids).intersection(based_on(row["based_on"]))
+        if meant := named if row["bank"] in homes else _meant(connection, row["bank"], named):
+            found.append((row, meant))
+    return found
+
+
+def _meant(connection: Connection, bank: int, ids: AbstractSet[str]) -> frozenset[str]:
+    """Which of these ids mean another bank's memories: a bank that was imported may hold memories of the same ids itself."""
+    if not ids:
+        return frozenset()
+    held = select(memories.c.id).where(memories.c.bank == bank, memories.c.id.in_(ids))
+    return frozenset(ids).difference(connection.scalars(held))
 
 
 def _overtaken(before: MentalModel, now: MentalModel) -> bool:

@@ -91,11 +91,12 @@ def _outcome(report: ImportReport) -> str:
         "already known": report.known,
         "rejected": report.rejected,
         "left out": report.skipped,
+        "secrets taken out": report.redactions,
     }
-    others = {"mental model": report.mental_models, "directive": report.directives, "secret taken out": report.redactions}
+    others = {"mental model": report.mental_models, "directive": report.directives}
     parts = [f"{count:,} {name}" for name, count in states.items() if count]
     parts += [_number(count, name) for name, count in others.items() if count]
-    told = ", ".join(parts).replace("secret taken outs", "secrets taken out") or "nothing new"
+    told = ", ".join(parts) or "nothing new"
     return f"{'Would be' if report.dry_run else 'From'} {report.format}: {told}."
 
 

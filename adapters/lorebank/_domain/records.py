@@ -10,13 +10,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from lorebank._domain.archive import Archived, Entry, FormerText, ModelEntry, Record, item_of
+from lorebank._domain.archive import IMPORTED, Archived, Entry, FormerText, ModelEntry, Record, item_of
 from lorebank._domain.memory import MemoryType, Veracity
 from lorebank._domain.mental_model import MentalModel, Trigger
 from lorebank._domain.operations import Directive, Document
@@ -89,6 +88,7 @@ def _json(value: dict[str, Any]) -> dict[str, Any]:
 Stored = Annotated[str, AfterValidator(_stored)]
 Text = Annotated[str, AfterValidator(_text)]
 Label = Annotated[str, AfterValidator(_label)]
+Labels = list[Label]
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 Mapped = Annotated[dict[str, Any], AfterValidator(_json)]
 Sources = Annotated[Record, BeforeValidator(_record)]
@@ -146,12 +146,12 @@ class MemoryLine(Line):
     speaker: Label | None = None
     document: Label | None = None
     context: Text | None = None
-    tags: list[Label] = []
-    metadata: Mapped = {}
-    entities: list[Label] = []
+    tags: Labels = Field(default_factory=list)
+    metadata: Mapped = Field(default_factory=dict)
+    entities: Labels = Field(default_factory=list)
     digest: Hex | None = None
 
-    def record(self) -> Entry:
+    def record(self, line: int) -> Entry:
         item = item_of(
             content=self.content,
             context=self.context,
@@ -166,17 +166,20 @@ class MemoryLine(Line):
             importance=self.importance,
             type=self.type,
         )
-        entry = Entry(self.id, item, evidence=self.evidence, said=self.mentioned_at)
-        return replace(
-            entry,
-            source=self.source or entry.source,
-            veracity=self.veracity or entry.veracity,
-            occurred_start=self.occurred_start,
-            occurred_end=self.occurred_end,
-            invalidated_at=self.invalidated_at,
-            superseded_by=self.superseded_by,
-            position=self.position,
-            digest=bytes.fromhex(self.digest) if self.digest else None,
+        return Entry(
+            self.id,
+            item,
+            self.source or IMPORTED.source,
+            self.veracity or IMPORTED.veracity,
+            self.evidence,
+            self.mentioned_at,
+            self.occurred_start,
+            self.occurred_end,
+            self.invalidated_at,
+            self.superseded_by,
+            self.position,
+            bytes.fromhex(self.digest) if self.digest else None,
+            line=line,
         )
 
 
@@ -196,18 +199,18 @@ class ModelLine(Line):
     name: Text
     source_query: Text
     content: Stored = ""
-    tags: list[Label] = []
+    tags: Labels = Field(default_factory=list)
     max_tokens: Annotated[int, Field(ge=1)] = 800
     trigger: Trigger = "delta"
     refreshed_at: Moment | None = None
     based_on: Sources | None = None
-    revisions: list[Former] = []
+    revisions: list[Former] = Field(default_factory=list)
 
-    def record(self) -> ModelEntry:
+    def record(self, line: int) -> ModelEntry:
         asked = (self.id, self.name, self.source_query, self.content)
         model = MentalModel(*asked, tuple(self.tags), self.max_tokens, self.trigger, self.refreshed_at)
         history = tuple(FormerText(each.content, each.replaced_at, each.based_on) for each in self.revisions)
-        return ModelEntry(model, self.based_on, history)
+        return ModelEntry(model, self.based_on, history, line)
 
 
 class DirectiveLine(Line):
@@ -219,9 +222,10 @@ class DirectiveLine(Line):
     content: Text
     priority: int = 0
     inactive: bool = False
-    tags: list[Label] = []
+    tags: Labels = Field(default_factory=list)
 
-    def record(self) -> Directive:
+    def record(self, line: int) -> Directive:
+        del line
         return Directive(self.id, self.name, self.content, self.priority, not self.inactive, tuple(self.tags))
 
 
@@ -230,13 +234,14 @@ class DocumentLine(Line):
 
     kind: Literal["document"]
     id: Label
-    tags: list[Label] = []
-    metadata: Mapped = {}
+    tags: Labels = Field(default_factory=list)
+    metadata: Mapped = Field(default_factory=dict)
     memories: Count = 0
     created_at: Moment | None = None
     updated_at: Moment | None = None
 
-    def record(self) -> Document:
+    def record(self, line: int) -> Document:
+        del line
         told = (self.id, tuple(self.tags), self.metadata, self.memories)
         return Document(*told, created_at=self.created_at, updated_at=self.updated_at)
 
@@ -347,8 +352,7 @@ def read_line(line: bytes, number: int) -> Archived | End:
         return found
     if (shape := _KINDS.get(str(kind))) is None:
         raise GarbledError(f"line {number}: `kind` is none of {', '.join(KINDS)} or end")
-    record = _shaped(shape, told, number).record()
-    return replace(record, line=number) if isinstance(record, (Entry, ModelEntry)) else record
+    return _shaped(shape, told, number).record(number)
 
 
 def is_header(line: bytes) -> bool:

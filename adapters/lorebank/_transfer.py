@@ -26,10 +26,11 @@ from lorebank._domain.archive import (
     Rejection,
 )
 from lorebank._domain.events import Redacted
+from lorebank._domain.item import Item
 from lorebank._domain.operations import Directive
 from lorebank._domain.records import header, is_header
 from lorebank._domain.redaction import Redactor
-from lorebank._domain.scope import Scope
+from lorebank._domain.scope import PROJECT, Scope
 from lorebank._domain.settings import RetainSettings
 from lorebank._twins import Threads
 from lorebank._writing import admit_items
@@ -66,7 +67,8 @@ def export(
     connections, target = self.connections, files.parse_path(path)
     hear = _checked(progress)
     with files.writing(target, overwrite=overwrite) as file, connections.backend.archive.dump(self.scope) as dump:
-        file.head(header(self.scope.bank, connections.backend.name, datetime.now(UTC), dump.memories))
+        counted = dump.memories if self.scope.required is None else None  # how many others there are is nobody's business
+        file.head(header(self.scope.bank, connections.backend.name, datetime.now(UTC), counted))
         done = 0
         for done, record in enumerate(dump.records, 1):
             file.add(record)
@@ -105,7 +107,7 @@ def import_(
     connections, place = self.connections, files.parse_path(path)
     choice, hear = parse_choice(format, only, roles), _checked(progress)
     with files.opened(place) as file:
-        source, passage = _Source(file, place, choice, hear), _Passage(connections.settings.retain)
+        source, passage = _Source(file, place, choice, hear), _Passage(connections.settings.retain, self.scope.stamp)
         source.check()
         loaded = connections.backend.archive.load(self.scope, passage.admitted(source.records()), dry_run=dry_run)
     if passage.redactions and not dry_run:
@@ -208,6 +210,7 @@ class _Passage:
     """What is imported passes here: as `retain` lets it pass."""
 
     settings: RetainSettings
+    stamp: tuple[str, ...] = ()
     rejected: int = 0
     redactions: int = 0
     reasons: list[Rejection] = field(default_factory=list[Rejection])
@@ -220,7 +223,7 @@ class _Passage:
                 yield passed
 
     def _entry(self, entry: Entry) -> Entry | None:
-        admitted = admit_items((entry.item,), self.settings)
+        admitted = admit_items((self._moved(entry.item),), self.settings)
         self.redactions += admitted.redactions
         if admitted.items:
             return entry.with_item(admitted.items[0])
@@ -228,6 +231,13 @@ class _Passage:
         if len(self.reasons) < MOST_REASONS:
             self.reasons.append(Rejection(entry.id, admitted.rejected[0].reason or "refused", entry.line))
         return None
+
+    def _moved(self, item: Item) -> Item:
+        """An item as the scope's project has it: it leaves the project that it comes from."""
+        others = tuple(tag for tag in item.tags if tag.startswith(PROJECT) and tag not in self.stamp)
+        if not others or not any(tag.startswith(PROJECT) for tag in self.stamp):
+            return item
+        return item.rewritten(tags=tuple(tag for tag in item.tags if tag not in others))
 
     def _beside(self, record: Archived) -> Archived:
         """Mental models and directives without secrets; what else there is says nothing of its own."""

@@ -15,7 +15,7 @@ import pytest
 
 from lorebank import Bank, Item, UnavailableError, UsageError, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
-from lorebank.seams import Redacted, Scope, scope_by_bank
+from lorebank.seams import Redacted, Scope, scope_by_bank, scope_by_tag
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -223,6 +223,34 @@ def test_the_scopes_tags_are_added(told: Bank, url: str, path: Path) -> None:
         stamped.import_(path)
         assert {"project:atlas" in memory.tags for memory in stamped.list(state="all")} == {True}
         assert stamped.import_(path).known == 10
+
+
+class Tagged(MnemopiBackend):
+    """Parts projects by tag within one bank, as a server's scope does."""
+
+    def scope(self, base: str, scoping: Any, label: str | None) -> Scope:
+        return scope_by_tag(base, scoping, label)
+
+
+def test_projects_of_one_bank_stay_apart(url: str, path: Path) -> None:
+    """What the scope may not read is neither exported nor counted, nor taken for what is imported, whatever its id."""
+    with (
+        open_bank(backend=Tagged(url), bank="alice", project="atlas") as atlas,
+        open_bank(backend=Tagged(url), bank="alice", project="zeus") as zeus,
+    ):
+        atlas.retain("Ana builds a house.")
+        zeus.retain("Ana keeps a secret.")
+        atlas.export(path)
+        assert [each.get("content") for each in lines(path)] == [None, "Ana builds a house.", None]
+        assert "memories" not in lines(path)[0]
+        before = state(atlas)
+        plain = {key: value for key, value in lines(path)[1].items() if key != "tags"}
+        report = zeus.import_(written(path, [lines(path)[0], plain, lines(path)[-1]]))
+        assert (report.added, report.known) == (1, 0)
+        assert sorted(memory.text for memory in zeus.list()) == ["Ana builds a house.", "Ana keeps a secret."]
+        assert zeus.import_(path).known == 1
+        assert state(atlas)[0] == before[0]
+        assert {memory.tags for memory in zeus.list()} == {("project:zeus",)}
 
 
 def test_a_project_is_a_bank_of_its_own(url: str, path: Path) -> None:

@@ -266,8 +266,8 @@ def encoded(fields: Mapping[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
-def header(bank: str, backend: str, created: datetime, memories: int) -> bytes:
-    """The first line of an archive."""
+def header(bank: str, backend: str, created: datetime, memories: int | None) -> bytes:
+    """The first line of an archive; it tells how many memories follow where that is known."""
     told = {"format": FORMAT, "version": VERSION, "bank": bank, "backend": backend, "created": created, "memories": memories}
     return encoded({"kind": "header", **told})
 

@@ -14,13 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from lorebank._domain.item import Item
-from lorebank._domain.scope import Scope
+from lorebank._domain.scope import PROJECT, Scope
 from lorebank._domain.settings import RetainSettings
 from lorebank.errors import UnsupportedError
 
 SESSION, SPEAKER = "session_id", "speaker"
 """The metadata keys under which a server keeps an item's session and speaker."""
-PROJECT = "project:"
 _EXPLICIT = re.compile("lorebank:item:[0-9a-f]{16}")
 _LACKING = ("type", "importance", "valid_until")
 

@@ -16,12 +16,12 @@ from sqlalchemy import Connection
 from lorebank._database.driver import rows_of, run_many
 from lorebank._domain.archive import Entry
 from lorebank._domain.scope import Scope
-from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, to_json, to_ticks
+from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, tags_of, to_json, to_ticks
 from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.store import ensure_bank, grow, last_place
 
 _INSERT = f"INSERT INTO memories ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608 - our own names
-_BY_ID = "SELECT id, content FROM memories WHERE bank = ? AND id IN ({})"
+_BY_ID = "SELECT id, content, tags FROM memories WHERE bank = ? AND id IN ({})"
 _BY_DIGEST = "SELECT digest, id FROM memories WHERE bank = ? AND key <= ? AND digest IN ({})"
 _SEQUENCE = "SELECT sequence FROM banks WHERE number = ?"
 _SUPERSEDED = "UPDATE memories SET superseded_by = ? WHERE key = ? AND bank = ?"
@@ -61,7 +61,7 @@ class Merge:
         """Sorts a page of memories, and writes those that are new."""
         stamped = [entry.with_item(entry.item.stamped(self.scope.stamp)) for entry in entries]
         digests = [entry.digest or digest(entry.item, entry.type) for entry in stamped]
-        texts = dict(self._found(_BY_ID, [entry.id for entry in stamped]))
+        texts = self._texts([entry.id for entry in stamped])
         statements = dict(self._found(_BY_DIGEST, digests, self._before))
         fresh: list[tuple[Entry, str]] = []
         for entry, told in zip(stamped, digests, strict=True):
@@ -95,10 +95,15 @@ class Merge:
         for attempt in count():
             spare = entry.spare_id(attempt)
             if spare not in texts:
-                texts |= dict(self._found(_BY_ID, [spare]))
+                texts |= self._texts([spare])
             if spare not in texts or texts[spare] == entry.item.content:
                 return spare, spare in texts
         raise AssertionError  # there is always another attempt
+
+    def _texts(self, ids: Sequence[str]) -> dict[str, str]:
+        """What the bank's memories with these ids say; what the scope may not read says nothing, but has its id."""
+        found = self._found(_BY_ID, ids)
+        return {identity: content if self.scope.admits(tags_of(tags)) else "" for identity, content, tags in found}
 
     def _found(self, statement: str, values: Sequence[object], *bounds: int) -> list[tuple[Any, ...]]:
         if self.number is None:

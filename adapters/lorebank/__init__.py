@@ -14,6 +14,7 @@ from lorebank._lazy import lazily
 
 if TYPE_CHECKING:
     from lorebank._bank import Bank
+    from lorebank._domain.archive import ExportReport, ImportReport
     from lorebank._domain.item import Item
     from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal
     from lorebank._domain.mental_model import MentalModel, Seed
@@ -55,8 +56,10 @@ __all__ = [
     "DeadlineError",
     "Directive",
     "Document",
+    "ExportReport",
     "ForbiddenError",
     "GarbledError",
+    "ImportReport",
     "Injection",
     "Item",
     "LorebankError",
@@ -95,6 +98,7 @@ __all__ = [
 
 _HOMES = {
     "_bank": ("Bank",),
+    "_domain.archive": ("ExportReport", "ImportReport"),
     "_domain.item": ("Item",),
     "_domain.memory": ("Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
     "_domain.mental_model": ("MentalModel", "Seed"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
+from lorebank import _transfer as transfer
 from lorebank._asking import recall_request
 from lorebank._connections import Connections
 from lorebank._domain import memory as parse
@@ -28,7 +29,7 @@ from lorebank._domain.memory import (
 from lorebank._domain.requests import FlushReport, Health, Integrity, Kept, ListRequest, ReflectRequest, Stats
 from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
 from lorebank._domain.toolbook import Offer, ToolName, parse_tools
-from lorebank._editing import admitted_change, forgettable, selection
+from lorebank._editing import admitted_change, check_clear, forgettable, selection
 from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, Reach, parse_offset
 from lorebank._joined import Part, join
 from lorebank._mental_models import MentalModelHandle
@@ -312,15 +313,10 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         `close_timeout`, and drops what is cached of the bank.
         """
         backend, registry = self.connections.backend, registry_of(self.connections)
+        check_clear(what, confirm, self._scope.bank)
         if what == "local":
             backend.flush(timeout=self.connections.settings.connection.close_timeout, until="accepted")
-            registry.forget(self._scope)
-            return Removal(())
-        if what != "bank":
-            raise UsageError(f"`what` must be bank or local; found {what!r}")
-        if confirm != (own := self._scope.bank):
-            raise UsageError(f"`clear` removes every memory of {own!r}: pass confirm={own!r} if that is meant")
-        removal = backend.clear(self._scope)
+        removal = Removal(()) if what == "local" else backend.clear(self._scope)
         registry.forget(self._scope)
         return removal
 
@@ -357,6 +353,10 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if self._owner:
             self._connections.close()
 
+    export = transfer.export
+    import_ = transfer.import_
+    aexport = twin(transfer.export)
+    aimport_ = twin(transfer.import_)
     aretain = twin(retain, lane="local")
     awrite = twin(write, lane="local")
     arecall = twin(recall)

@@ -35,6 +35,14 @@ def forgettable(id: str | None, *, session: str | None, document: str | None, ta
     return selection(id=id, session=session, document=document, tags=tags or ())
 
 
+def check_clear(what: object, confirm: str | None, own: str) -> None:
+    """Whether `clear` may go on: what it is to empty is known, and the bank's id confirms it."""
+    if what not in ("bank", "local"):
+        raise UsageError(f"`what` must be bank or local; found {what!r}")
+    if what == "bank" and confirm != own:
+        raise UsageError(f"`clear` removes every memory of {own!r}: pass confirm={own!r} if that is meant")
+
+
 def admitted_change(
     connections: Connections,
     bank: str,

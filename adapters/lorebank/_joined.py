@@ -13,7 +13,7 @@ from lorebank._domain.events import Event, Listener, Skipped
 from lorebank._domain.fusion import Answer, fuse
 from lorebank._domain.item import Item
 from lorebank._domain.memory import Memory, RecallResult, Receipt, Reflection, Removal, State, Writer
-from lorebank._domain.ports import Backend, Directives, Documents, MentalModels, Operations, Outbox, Sessions
+from lorebank._domain.ports import Archive, Backend, Directives, Documents, MentalModels, Operations, Outbox, Sessions
 from lorebank._domain.requests import (
     Change,
     FlushReport,
@@ -121,6 +121,10 @@ class JoinedBackend:
     @property
     def sessions(self) -> Sessions:
         return self._first.sessions
+
+    @property
+    def archive(self) -> Archive:
+        return self._first.archive
 
     @property
     def outbox(self) -> Outbox:

@@ -20,14 +20,14 @@ class _Off:
 
     list = get = create = update = refresh = history = delete = _refuse
     retain = recall = reflect = invalidate = forget = clear = purge = stats = check = tags = _refuse
-    retry = cancel = status = requeue = write = read = drain = _refuse
+    retry = cancel = status = requeue = write = read = drain = dump = load = _refuse
 
 
 class OffBackend(_Off):
     """Memory that is switched off."""
 
     name: Literal["mnemopi"] = "mnemopi"
-    models = documents = operations = directives = outbox = sessions = _Off()
+    models = documents = operations = directives = outbox = sessions = archive = _Off()
 
     def announce(self, tell: Listener) -> None:
         """Nothing happens."""

@@ -12,6 +12,7 @@ from lorebank._lazy import lazily
 if TYPE_CHECKING:
     from lorebank._background import Background, arrival
     from lorebank._connections import heard_by
+    from lorebank._domain.archive import Archived, Dump, Entry, FormerText, Loaded, ModelEntry, Rejection
     from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, strip
     from lorebank._domain.cursor import Claim, Known
     from lorebank._domain.events import (
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
     from lorebank._domain.ports import (
         AfterTurn,
+        Archive,
         Backend,
         BankResolver,
         BeforeTurn,
@@ -92,6 +94,8 @@ __all__ = [
     "TOOLBOOK",
     "AfterTurn",
     "Alias",
+    "Archive",
+    "Archived",
     "Backend",
     "Background",
     "BankPrepared",
@@ -107,11 +111,14 @@ __all__ = [
     "Document",
     "DocumentWrite",
     "Documents",
+    "Dump",
     "EditArguments",
     "Embedder",
+    "Entry",
     "Event",
     "FlushReport",
     "Forkable",
+    "FormerText",
     "Health",
     "History",
     "IgnoredParameters",
@@ -124,11 +131,13 @@ __all__ = [
     "Line",
     "ListRequest",
     "Listener",
+    "Loaded",
     "MemoryTools",
     "MentalModel",
     "MentalModels",
     "Message",
     "Mode",
+    "ModelEntry",
     "ModelRefreshed",
     "Offer",
     "Operation",
@@ -149,6 +158,7 @@ __all__ = [
     "Redacted",
     "ReflectArguments",
     "ReflectRequest",
+    "Rejection",
     "RetainArguments",
     "Retained",
     "Retrieval",
@@ -207,6 +217,15 @@ _HOMES = {
         "arrival",
     ),
     "_connections": ("heard_by",),
+    "_domain.archive": (
+        "Archived",
+        "Dump",
+        "Entry",
+        "FormerText",
+        "Loaded",
+        "ModelEntry",
+        "Rejection",
+    ),
     "_domain.blocks": (
         "ahead_of",
         "fence",
@@ -268,6 +287,7 @@ _HOMES = {
     ),
     "_domain.ports": (
         "AfterTurn",
+        "Archive",
         "Backend",
         "BankResolver",
         "BeforeTurn",

@@ -1,4 +1,4 @@
-"""The fences of the README and of the pages on sessions and on both frameworks run as they stand."""
+"""The fences of the README and of the pages on sessions, exports and both frameworks run as they stand."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex"))]
+PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex", "export"))]
 PYTHON = [example for example in find_examples(*PAGES) if example.prefix == "python"]
 
 
@@ -72,9 +72,9 @@ def said_by(agent: Any) -> str:
     return asyncio.run(run())
 
 
-def test_there_are_nine_fences() -> None:
-    """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server."""
-    assert len(PYTHON) == 9
+def test_there_are_eleven_fences() -> None:
+    """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server, two exports."""
+    assert len(PYTHON) == 11
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

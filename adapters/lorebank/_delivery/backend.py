@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from lorebank._delivery.archive import QueuedArchive
 from lorebank._delivery.drafts import draft
 from lorebank._delivery.removal import Removing
 from lorebank._delivery.sender import Sender
@@ -61,6 +62,7 @@ class OutboxBackend(Forkable):
         self.models, self.documents = self.server.models, self.server.documents
         self.operations, self.directives = self.server.operations, self.server.directives
         self.outbox = LedgerOutbox(self)
+        self.archive = QueuedArchive(self.server.archive, self.server.models, self.server.directives, self)
         self.sessions = QueuedSessions(self.ledger, self.sender, self.route, retain, self.report)
         self._removing = Removing(self.ledger, self.server, self.sender, self.route, connection.timeout)
         self._looked = False

@@ -11,7 +11,7 @@ from typing import Any
 from lorebank._domain.item import Item
 from lorebank._domain.scope import Scope
 from lorebank._domain.settings import RetainSettings
-from lorebank._hindsight.wire import item_body
+from lorebank._hindsight.wire import explicit, item_body
 from lorebank._ledger.values import Draft
 
 
@@ -31,7 +31,7 @@ def draft(item: Item, scope: Scope, settings: RetainSettings, now: float, *, dat
         document=body["document_id"],
         body=said if when is None else f'{said[:-1]},"timestamp":"{when}"}}',
         digest=_digest(said),
-        solo=item.document_id is not None,
+        solo=item.document_id is not None and (append or not explicit(item.document_id)),
         fold=_digest(_json({**body, "content": "", **_day(body, dated)})) if append else None,
         session=item.session,
         repeatable=not append,

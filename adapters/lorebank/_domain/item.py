@@ -85,6 +85,11 @@ class Item:
             slot.__set__(copied, values[name] if name in values else slot.__get__(self))
         return copied
 
+    def stamped(self, tags: Sequence[str]) -> Item:
+        """The item with these tags, too."""
+        missing = tuple(tag for tag in tags if tag not in self.tags)
+        return self.rewritten(tags=(*self.tags, *missing)) if missing else self
+
     def located(self, zone: tzinfo | None) -> Item:
         """The item with its times in UTC."""
         stamp, until = self.timestamp, self.valid_until

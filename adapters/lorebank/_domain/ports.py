@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from lorebank._bank import Bank
+    from lorebank._domain.archive import Archived, Dump, Loaded
     from lorebank._domain.cursor import Claim, Known
     from lorebank._domain.events import Listener
     from lorebank._domain.item import Item
@@ -111,6 +114,15 @@ class Directives(Protocol):
     def delete(self, scope: Scope, directive_id: str) -> None: ...
 
 
+class Archive(Protocol):
+    """A backend's part in exports and imports. `dump` gives what a scope may read of its own bank; `load` writes what comes,
+    once however often it comes, or with `dry_run` only says what it would do. What `records` raises ends a load.
+    """
+
+    def dump(self, scope: Scope) -> AbstractContextManager[Dump]: ...
+    def load(self, scope: Scope, records: Iterable[Archived], *, dry_run: bool) -> Loaded: ...
+
+
 class Outbox(Protocol):
     """The writes of a backend that are on their way. `bank` of `None` means all of its server's banks."""
 
@@ -170,6 +182,8 @@ class Backend(Protocol):
     def outbox(self) -> Outbox: ...
     @property
     def sessions(self) -> Sessions: ...
+    @property
+    def archive(self) -> Archive: ...
     def announce(self, tell: Listener) -> None: ...
     def tags(self, scope: Scope) -> Mapping[str, int]: ...
     def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope: ...

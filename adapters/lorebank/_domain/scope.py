@@ -16,6 +16,8 @@ from lorebank.errors import UnsupportedError, UsageError
 Scoping = Literal["global", "per-project", "per-project-tagged"]
 TagsMatch = Literal["any", "all", "any_strict", "all_strict", "exact"]
 MAX_ID_BYTES = 192
+PROJECT = "project:"
+"""How the tag of a project begins."""
 
 SCOPINGS: tuple[Scoping, ...] = get_args(Scoping)
 MATCHES: tuple[TagsMatch, ...] = get_args(TagsMatch)
@@ -226,7 +228,7 @@ def scope_by_tag(base: str, scoping: Scoping, label: str | None, *, strict: bool
     if scoping == "per-project":
         own = project_bank(base, label)
         return Scope(own, (own,))
-    tags = parse_tags([f"project:{label}"])
+    tags = parse_tags([f"{PROJECT}{label}"])
     return Scope(base, (base,), tags, Leaf(tags, "any_strict" if strict else "any"))
 
 

@@ -25,6 +25,7 @@ from lorebank._domain.scope import Scope, Scoping, scope_by_tag
 from lorebank._domain.settings import ConnectionSettings, RetainSettings
 from lorebank._hindsight import asking, documents, editing, memories, recall, removal, upkeep
 from lorebank._hindsight.answers import Banks, Paper, Retained
+from lorebank._hindsight.archive import BankArchive
 from lorebank._hindsight.missions import Bootstrap, MissionBook
 from lorebank._hindsight.models import ModelHandle
 from lorebank._hindsight.server import BANKS, Server, at
@@ -59,6 +60,7 @@ class HindsightBackend:
         self.key_digest = _digest(connection)
         self.models = ModelHandle(self._server, self.prepare)
         self.documents = documents.DocumentHandle(self._server)
+        self.archive = BankArchive(self._server, self.models)
         self.operations = documents.OperationHandle(self._server)
         self.directives = documents.DirectiveHandle(self._server, self.prepare)
 

@@ -56,8 +56,8 @@ def page(server: Server, scope: Scope, request: ListRequest) -> tuple[Memory, ..
     if ids:
         return _named(server, scope, request)
     wanted = request.offset + request.limit
-    streams = [stream for bank in scope.searched for stream in _streams(server, bank, request, min(PAGE, wanted))]
-    merged = streams[0] if len(streams) == 1 else heapq.merge(*streams, key=_newest, reverse=True)
+    lists = [each for bank in scope.searched for each in streams(server, bank, request, min(PAGE, wanted))]
+    merged = lists[0] if len(lists) == 1 else heapq.merge(*lists, key=newest, reverse=True)
     admitted = (found for found in merged if fits(scope, request, found.unit))
     return tuple(found.memory() for found in islice(admitted, request.offset, wanted))
 
@@ -70,15 +70,16 @@ def _named(server: Server, scope: Scope, request: ListRequest) -> tuple[Memory, 
         except MissingError:
             continue
     fitting = [each for each in found if each.unit.state in (None, *STATES[request.kept]) and fits(scope, request, each.unit)]
-    fitting.sort(key=_newest, reverse=True)
+    fitting.sort(key=newest, reverse=True)
     return tuple(each.memory() for each in fitting[request.offset : request.offset + request.limit])
 
 
-def _newest(found: Found) -> datetime:
+def newest(found: Found) -> datetime:
+    """What lists are sorted by, the highest first."""
     return found.unit.mentioned_at or _NEVER
 
 
-def _streams(server: Server, bank: str, request: ListRequest, size: int) -> list[Iterator[Found]]:
+def streams(server: Server, bank: str, request: ListRequest, size: int) -> list[Iterator[Found]]:
     """Lists of one bank, one for each state; the server narrows them as far as it can."""
     query: dict[str, object] = {}
     selection = request.selection

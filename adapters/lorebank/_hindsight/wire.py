@@ -14,13 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from lorebank._domain.item import Item
-from lorebank._domain.scope import Scope
+from lorebank._domain.scope import PROJECT, Scope
 from lorebank._domain.settings import RetainSettings
 from lorebank.errors import UnsupportedError
 
 SESSION, SPEAKER = "session_id", "speaker"
 """The metadata keys under which a server keeps an item's session and speaker."""
-PROJECT = "project:"
 _EXPLICIT = re.compile("lorebank:item:[0-9a-f]{16}")
 _LACKING = ("type", "importance", "valid_until")
 
@@ -58,14 +57,19 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def explicit(document_id: str) -> bool:
-    """Whether the document was named by `item_body`, for an item that names none."""
+    """Whether the document was named here, for an item that names none."""
     return _EXPLICIT.fullmatch(document_id) is not None
+
+
+def explicit_id(*said: object) -> str:
+    """The name of a document that nobody has named, from what is said: the same for the same."""
+    text = json.dumps(said, ensure_ascii=False)
+    return f"lorebank:item:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _own_id(item: Item, bank: str, tags: Sequence[str]) -> str:
     """The same for the same thing said again, so that it changes nothing."""
-    said = json.dumps([bank, item.content, item.context, sorted(tags)], ensure_ascii=False)
-    return f"lorebank:item:{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    return explicit_id(bank, item.content, item.context, sorted(tags))
 
 
 def _metadata(item: Item) -> dict[str, str]:

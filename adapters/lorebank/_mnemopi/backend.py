@@ -47,6 +47,7 @@ from lorebank._ledger import session_schema
 from lorebank._ledger.sessions import forget_traces
 from lorebank._mnemopi import edits, recall, store, synthesis, upkeep
 from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
+from lorebank._mnemopi.archive import BankArchive
 from lorebank._mnemopi.documents import DocumentStore
 from lorebank._mnemopi.embedders.checking import checked
 from lorebank._mnemopi.models import ModelStore
@@ -104,6 +105,7 @@ class MnemopiBackend:
         self.models = ModelStore(self.database, self._recall_model, self._now, self.completer)
         self.sessions = StoredSessions(self.database, self.models, clock, self._embed)
         self.documents = DocumentStore(self.database, self._now)
+        self.archive = BankArchive(self.database, self._now, self._embed)
         self.operations, self.directives, self.outbox = NoOperations(), NoDirectives(), NoOutbox()
 
     def announce(self, tell: Listener) -> None:
@@ -119,7 +121,7 @@ class MnemopiBackend:
 
     def retain(self, scope: Scope, items: Sequence[Item], writer: Writer) -> Receipt:
         now = self.clock()
-        drafts = [draft(self._stamped(item, scope), writer, now=now) for item in items]
+        drafts = [draft(item.stamped(scope.stamp), writer, now=now) for item in items]
         replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
         if replaced:
             return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
@@ -269,10 +271,6 @@ class MnemopiBackend:
     ) -> RecallResult:
         request = RecallRequest(question, 20, max_tokens, TYPES, self.clock(), count_tokens, rule)
         return self._recall(connection, scope, request)
-
-    def _stamped(self, item: Item, scope: Scope) -> Item:
-        missing = tuple(tag for tag in scope.stamp if tag not in item.tags)
-        return item.rewritten(tags=(*item.tags, *missing)) if missing else item
 
     def _now(self) -> int:
         return to_ticks(self.clock())

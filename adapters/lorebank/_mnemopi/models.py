@@ -24,7 +24,7 @@ from lorebank._domain.ports import Completer
 from lorebank._domain.scope import Leaf, Scope, TagRule
 from lorebank._mnemopi.edits import based_on
 from lorebank._mnemopi.rows import from_ticks, maybe_moment, tags_of, to_json
-from lorebank._mnemopi.schema import models, revisions
+from lorebank._mnemopi.schema import memories, models, revisions
 from lorebank._mnemopi.store import bank_number, ensure_bank
 from lorebank._mnemopi.synthesis import Task, Written, answered, cited, gathered, standing, versions, written
 from lorebank._mnemopi.upkeep import owe_purge
@@ -51,7 +51,7 @@ class ModelStore:
         with self.database.read() as connection:
             number = bank_number(connection, scope.bank)
             query = select(models).where(models.c.bank == number).order_by(models.c.id)
-            found = [_to_model(row) for row in connection.execute(query).mappings()] if number is not None else []
+            found = [to_model(row) for row in connection.execute(query).mappings()] if number is not None else []
             return tuple(model for model in found if scope.admits(model.tags))
 
     def get(self, scope: Scope, model_id: str) -> MentalModel:
@@ -125,31 +125,31 @@ class ModelStore:
         they lose the lines that owe something to memories which are no longer what they were.
         """
         own = bank_number(connection, scope.bank)
-        for row in _written_from(connection, ids):
+        homes = [bank_number(connection, name) for name in scope.reads]
+        for row, _ in _written_from(connection, ids, homes):
             if self.completer is not None:
                 answer = written(row["content"], row["based_on"])
                 now = versions(standing(connection, scope, answer.sources.intersection(ids), self.now()))
                 self._shed(connection, row, answer.changed(now).intersection(ids), keep=True)
             elif row["bank"] == own:
-                self._refreshed(connection, scope, row["bank"], _to_model(row), keep=False)
+                self._refreshed(connection, scope, row["bank"], to_model(row), keep=False)
             else:
                 self._archive(connection, row["bank"], row["id"])
                 connection.execute(update(models).where(*_at(row["bank"], row["id"])).values(_EMPTY))
 
     def forgotten(self, connection: Connection, scope: Scope, ids: Sequence[str]) -> None:
         """Leaves nothing of forgotten memories in any model of the file, nor in its history."""
-        gone = set(ids)
-        for revision in connection.execute(select(revisions.c.number, revisions.c.based_on)).all():
-            if not gone.isdisjoint(based_on(revision.based_on)):
+        for revision in connection.execute(select(revisions.c.number, revisions.c.bank, revisions.c.based_on)).all():
+            if _meant(connection, revision.bank, set(ids).intersection(based_on(revision.based_on))):
                 connection.execute(delete(revisions).where(revisions.c.number == revision.number))
         own = bank_number(connection, scope.bank)
-        for row in _written_from(connection, ids):
+        for row, gone in _written_from(connection, ids):
             if self.completer is not None:
                 self._shed(connection, row, gone, keep=False)
                 continue
             connection.execute(update(models).where(*_at(row["bank"], row["id"])).values(_EMPTY))
             if row["bank"] == own:
-                self._refreshed(connection, scope, row["bank"], replace(_to_model(row), content=""), keep=False)
+                self._refreshed(connection, scope, row["bank"], replace(to_model(row), content=""), keep=False)
 
     def _shed(self, connection: Connection, row: RowMapping, gone: AbstractSet[str], *, keep: bool) -> None:
         """Takes the lines out of a model that owe something to memories that are gone; with `keep`, history keeps them."""
@@ -165,17 +165,17 @@ class ModelStore:
         """Has the completer answer the model's question, with no lock held, and writes down what still holds then."""
         with self.database.read() as connection:
             row = _row(connection, number, model_id)
-            before, rule = _to_model(row), _rule(_to_model(row))
+            before, rule = to_model(row), _rule(to_model(row))
             recalled = self.recaller(connection, scope, before.source_query, before.max_tokens, rule).memories
             former = written(row["content"], row["based_on"]) if before.trigger == "delta" else Written()
             task = Task(scope, before.source_query, rule, before.max_tokens, self.now())
             material = gathered(connection, task, recalled, former)
         answer = answered(completer, material) if recalled else Written()
         with self.database.write() as connection:
-            if not _overtaken(before, _to_model(_row(connection, number, model_id))):
+            if not _overtaken(before, to_model(_row(connection, number, model_id))):
                 now = versions(standing(connection, scope, answer.sources, self.now()))
                 self._write(connection, number, model_id, answer.without(answer.changed(now)))
-            return _to_model(_row(connection, number, model_id))
+            return to_model(_row(connection, number, model_id))
 
     def _write(self, connection: Connection, number: int, model_id: str, answer: Written) -> None:
         """Writes an answer; a good one is not replaced by none."""
@@ -189,9 +189,9 @@ class ModelStore:
     def _found(self, connection: Connection, scope: Scope, model_id: str) -> tuple[int, MentalModel]:
         number = bank_number(connection, scope.bank)
         row = connection.execute(select(models).where(*_at(number or 0, model_id))).mappings().first()
-        if row is None or not scope.admits(_to_model(row).tags):
+        if row is None or not scope.admits(to_model(row).tags):
             raise MissingError(f"no mental model {model_id!r} in {scope.bank!r}")
-        return row["bank"], _to_model(row)
+        return row["bank"], to_model(row)
 
     def _refreshed(
         self, connection: Connection, scope: Scope, number: int, model: MentalModel, *, keep: bool = True
@@ -208,7 +208,7 @@ class ModelStore:
         if values.get("content", model.content) != model.content:
             self._archive(connection, number, model.id)
         connection.execute(update(models).where(*_at(number, model.id)).values(values))
-        return _to_model(_row(connection, number, model.id))
+        return to_model(_row(connection, number, model.id))
 
     def _archive(self, connection: Connection, number: int, model_id: str) -> None:
         """Keeps what a model says now as a revision, with the record of what it was written from."""
@@ -224,11 +224,26 @@ def _row(connection: Connection, number: int, model_id: str) -> RowMapping:
     return row
 
 
-def _written_from(connection: Connection, ids: Sequence[str]) -> list[RowMapping]:
-    """The models of the file, of whatever bank, that were written from one of these memories."""
-    touched = set(ids)
-    rows = connection.execute(select(models)).mappings().all()
-    return [row for row in rows if not touched.isdisjoint(based_on(row["based_on"]))]
+def _written_from(
+    connection: Connection, ids: Sequence[str], homes: Sequence[int | None] = ()
+) -> list[tuple[RowMapping, frozenset[str]]]:
+    """The models of the file, of whatever bank, that were written from some of these memories, and from which. `homes` are the
+    banks in which they are.
+    """
+    found: list[tuple[RowMapping, frozenset[str]]] = []
+    for row in connection.execute(select(models)).mappings().all():
+        named = frozenset(ids).intersection(based_on(row["based_on"]))
+        if meant := named if row["bank"] in homes else _meant(connection, row["bank"], named):
+            found.append((row, meant))
+    return found
+
+
+def _meant(connection: Connection, bank: int, ids: AbstractSet[str]) -> frozenset[str]:
+    """Which of these ids mean another bank's memories: a bank that was imported may hold memories of the same ids itself."""
+    if not ids:
+        return frozenset()
+    held = select(memories.c.id).where(memories.c.bank == bank, memories.c.id.in_(ids))
+    return frozenset(ids).difference(connection.scalars(held))
 
 
 def _overtaken(before: MentalModel, now: MentalModel) -> bool:
@@ -260,7 +275,8 @@ def _columns(model: MentalModel) -> dict[str, Any]:
     return {**kept, "tags": to_json(model.tags)}
 
 
-def _to_model(row: RowMapping) -> MentalModel:
+def to_model(row: RowMapping) -> MentalModel:
+    """The mental model of a row."""
     return MentalModel(
         id=row["id"],
         name=row["name"],

@@ -131,10 +131,15 @@ def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mappi
 def _next_place(connection: Source, number: int, session: str, places: dict[str, int]) -> int:
     """The next place in a session; `places` remembers the last one of each."""
     if session not in places:
-        found = rows_of(connection, _LAST_PLACE, (number, session))[0][0]
-        places[session] = -1 if found is None else found
+        places[session] = last_place(connection, number, session)
     places[session] += 1
     return places[session]
+
+
+def last_place(connection: Source, number: int, session: str) -> int:
+    """The last place that is taken in a session; -1 where it has none."""
+    found = rows_of(connection, _LAST_PLACE, (number, session))[0][0]
+    return -1 if found is None else int(found)
 
 
 def _say_again(connection: Source, number: int, row: _Known, draft: Draft, times: int) -> None:

@@ -38,6 +38,11 @@ Server = Annotated[
     str | None, typer.Option("--url", help="Use this backend, such as http://localhost:8888; default: a file that vanishes.")
 ]
 Name = Annotated[str | None, typer.Option("--bank", help="The bank's name; default: demo, on a server with a random suffix.")]
+Backend = Annotated[
+    str | None, typer.Option("--url", help="The backend; default: LOREBANK_URL, HINDSIGHT_API_URL, the default file.")
+]
+Bank = Annotated[str, typer.Option("--bank", help="The bank's name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def _version(asked: bool) -> None:
@@ -86,7 +91,7 @@ def doctor(
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", help="The environment variable with the key; default: HINDSIGHT_API_KEY.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Checks a backend step by step: address, server, key, bank, a write that is read back, the outbox. Exit code 1: not well."""
     from lorebank.cli.doctor import run_doctor
@@ -94,6 +99,40 @@ def doctor(
     with _explained():
         well = run_doctor(url, bank, api_key_env, as_json=as_json)
     raise typer.Exit(0 if well else 1)
+
+
+@app.command("export")
+def export_(
+    path: Annotated[Path, typer.Argument(help="The file to write.")],
+    url: Backend = None,
+    bank: Bank = "default",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Writes a bank into a file: every memory with all that is known of it, and the mental models."""
+    from lorebank.cli.transfer import Place, run_export
+
+    with _explained():
+        run_export(path, Place(url, bank, as_json), overwrite=overwrite)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(help="The file to read: an export, or what LangChain, LlamaIndex or mem0 keep.")],
+    url: Backend = None,
+    bank: Bank = "default",
+    file_format: Annotated[
+        str, typer.Option("--format", help="auto (finds it out), lorebank, langchain, llamaindex or mem0.")
+    ] = "auto",
+    only: Annotated[str | None, typer.Option("--only", help="Whose part: a user of mem0, a chat of a chat store.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be imported; write nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Writes what a file holds into a bank, each memory once."""
+    from lorebank.cli.transfer import Place, What, run_import
+
+    with _explained():
+        run_import(path, Place(url, bank, as_json), What(file_format, only, dry_run))
 
 
 class _explained:  # noqa: N801 - reads as a clause

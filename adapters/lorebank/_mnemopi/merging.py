@@ -16,8 +16,11 @@ from sqlalchemy import Connection
 from lorebank._database.driver import rows_of, run_many
 from lorebank._domain.archive import Entry
 from lorebank._domain.scope import Scope
+from lorebank._mnemopi.facts import store as facts
+from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, tags_of, to_json, to_ticks
 from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.store import ensure_bank, grow, last_place
 
 _INSERT = f"INSERT INTO memories ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608 - our own names
@@ -28,11 +31,12 @@ _SUPERSEDED = "UPDATE memories SET superseded_by = ? WHERE key = ? AND bank = ?"
 
 
 class _Fresh(NamedTuple):
-    """A memory that is to be written: its id in the bank, and what its row holds beside its place."""
+    """A memory that is to be written: its id in the bank, what its row holds beside its place, and what it states."""
 
     entry: Entry
     id: str
     derived: dict[str, Any]
+    facts: tuple[Fact, ...]
 
     @property
     def length(self) -> int:
@@ -75,7 +79,7 @@ class Merge:
                 fresh.append((entry, identity))
         self.added += len(fresh)
         if fresh and self.writing and self.number is not None:
-            self._write(self.number, [_Fresh(entry, identity, _derived(entry)) for entry, identity in fresh])
+            self._write(self.number, [_fresh(entry, identity) for entry, identity in fresh])
 
     def finish(self) -> None:
         """Has what was superseded by a memory with a new id name that id."""
@@ -116,6 +120,8 @@ class Merge:
         first = key_range(number)[0] + last - len(fresh) + 1
         rows = [self._row(number, first + place, each) for place, each in enumerate(fresh)]
         run_many(self._connection, _INSERT, [tuple(row[name] for name in COLUMNS) for row in rows])
+        told = [(row["key"], facts.realm(each.entry.item.tags), each.facts) for row, each in zip(rows, fresh, strict=True)]
+        facts.write(self._connection, number, told, self.now)
         self._replaced += [(row["key"], row["superseded_by"]) for row in rows if row["superseded_by"] is not None]
 
     def _row(self, number: int, key: int, fresh: _Fresh) -> dict[str, Any]:
@@ -155,7 +161,9 @@ class Merge:
         return self._places[session]
 
 
-def _derived(entry: Entry) -> dict[str, Any]:
-    """The columns that follow from the text; a statement that stands alone keeps what tells it from others."""
-    values = content_values(entry.item, entry.type, alone=False)
-    return values if entry.digest is None else {**values, "digest": entry.digest}
+def _fresh(entry: Entry, identity: str) -> _Fresh:
+    """What a memory's row holds; a statement that stands alone keeps what tells it from others."""
+    spoken = words(entry.item.content)
+    values = content_values(entry.item, entry.type, spoken, alone=False)
+    derived = values if entry.digest is None else {**values, "digest": entry.digest}
+    return _Fresh(entry, identity, derived, facts_of(entry.item.content, spoken, entry.item.speaker))

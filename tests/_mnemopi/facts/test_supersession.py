@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +183,14 @@ def test_asking_about_oneself_the_newest_of_equals_comes_first(bank: Bank) -> No
     )
     assert "41" in first(bank, "What's the number of my plot?")
     assert "14" in first(bank, "What was the number of my plot on the site at first?")
+
+
+def test_an_imported_bank_knows_what_holds(bank: Bank, tmp_path: Path) -> None:
+    """Facts are found anew in what is imported, also against what the bank was told itself."""
+    old, new = tell(bank, "I live in Berlin.", "I moved to Lisbon.")
+    bank.export(tmp_path / "bank.jsonl")
+    other = bank.named("other")
+    [latest] = tell(other, "I moved to Rome.", first=2)
+    other.import_(tmp_path / "bank.jsonl")
+    assert [other.get(each).superseded_by for each in (old, new, latest)] == [new, latest, None]
+    assert first(other, "Where do I live?") == "I moved to Rome."

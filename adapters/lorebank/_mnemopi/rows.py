@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from lorebank._database.driver import Source, rows_of
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory, Writer
+from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits
@@ -135,7 +136,7 @@ def digest(item: Item, kind: str) -> bytes:
 
 
 COLUMNS = tuple(column.name for column in memories.columns)
-_FULL = f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value"  # noqa: S608
+_FULL = spoken(f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM {{memories_by_key}}")  # noqa: S608
 
 
 def full_rows(connection: Source, keys: Sequence[int]) -> list[dict[str, Any]]:

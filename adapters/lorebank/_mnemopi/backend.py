@@ -198,7 +198,7 @@ class MnemopiBackend:
         return self._purged(removal, always=True)
 
     def purge(self) -> str | None:
-        return upkeep.purge(self.database, self.settings.busy_timeout)
+        return upkeep.purge(self.database, self.settings.busy_timeout, thorough=True)
 
     def stats(self, scope: Scope) -> Stats:
         with self.database.read() as connection:
@@ -242,10 +242,11 @@ class MnemopiBackend:
         """Clears the traces of deleted memories; the purge follows once the deletion is committed."""
         self.models.forgotten(connection, scope, ids)
         upkeep.owe_purge(connection)
-        return Removal(tuple(ids))
+        return Removal(tuple(ids), beyond=speech_of(self.database).BEYOND)
 
     def _purged(self, removal: Removal, *, always: bool = False) -> Removal:
-        reason = self.purge() if removal.ids or always else None
+        wanted = removal.ids or always
+        reason = upkeep.purge(self.database, self.settings.busy_timeout) if wanted else None
         return replace(removal, purged=reason is None, reason=reason)
 
     def _purge_owed(self, wait: float) -> str | None:

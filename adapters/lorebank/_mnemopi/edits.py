@@ -56,13 +56,14 @@ def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -
         query = query.where(memories.c.type.in_(request.types))
     found: list[Memory] = []
     passed = 0
-    for row in connection.execute(query.execution_options(yield_per=PAGE)).mappings():
-        if _admitted(scope, request.selection, tags_of(row["tags"])):
-            passed += 1
-            if passed > request.offset:
-                found.append(to_memory(dict(row), row["bank_name"]))
-            if len(found) == request.limit:
-                break
+    with connection.execute(query.execution_options(yield_per=PAGE)) as rows:
+        for row in rows.mappings():
+            if _admitted(scope, request.selection, tags_of(row["tags"])):
+                passed += 1
+                if passed > request.offset:
+                    found.append(to_memory(dict(row), row["bank_name"]))
+                if len(found) == request.limit:
+                    break
     return tuple(found)
 
 

@@ -28,9 +28,9 @@ def owes_purge(connection: Source) -> bool:
     return bool(rows_of(connection, OWED))
 
 
-def purge(database: Database, wait: float) -> str | None:
+def purge(database: Database, wait: float, *, thorough: bool = False) -> str | None:
     """Removes what deleted rows have left; gives why it could not, or `None`. It stays noted until it has succeeded."""
-    return speech_of(database).purge(database, wait)
+    return speech_of(database).purge(database, wait, thorough=thorough)
 
 
 def check(connection: Connection, scope: Scope) -> Integrity:

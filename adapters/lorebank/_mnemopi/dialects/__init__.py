@@ -60,8 +60,13 @@ class Speech(Protocol):
         """What is wrong with the tables and the index of terms."""
         ...
 
-    def purge(self, database: Database, wait: float) -> str | None:
-        """Removes what deleted rows have left; gives why it could not, or `None`."""
+    @property
+    def BEYOND(self) -> tuple[str, ...]:  # noqa: N802 - the same
+        """What no deletion reaches."""
+        ...
+
+    def purge(self, database: Database, wait: float, *, thorough: bool) -> str | None:
+        """Removes what deleted rows have left, `wait` seconds at most unless it is `thorough`; gives why it could not."""
         ...
 
 

@@ -110,6 +110,9 @@ STEPS: Sequence[Sequence[str]] = (
         ),
     ),
 )
+BEYOND = ("the server's write-ahead log, replicas and backups", "the host's own checkpoints and histories")
+LARGE = 256 * 2**20
+"""Bytes of tables and indexes from which on a deletion does not vacuum by itself."""
 _TOLD = ("memories", "memory_terms", "mental_models", "mental_model_revisions", "traces", "vectors")
 """The tables that hold something of a text."""
 _BESIDE = ("banks", "chores", "embedding_models", "cursors", "histories", "sessions")
@@ -158,17 +161,24 @@ def problems(connection: Connection) -> list[str]:
     return [words] if lacking or stray else []
 
 
-def purge(database: Database, wait: float) -> str | None:
+def purge(database: Database, wait: float, *, thorough: bool) -> str | None:
     """Removes deleted rows from the tables and indexes that held their text; gives why it could not, or `None`.
 
     A transaction of whatever client that began before the deletion may still see the rows, so that they are kept for it; it
-    is not waited for. Their place in a page is free then, and written over in time; log and backups are the server's.
+    is not waited for. Their place in a page is free then, and written over in time. In a large database that takes long:
+    unless it is `thorough`, it is left to the server's own vacuum there.
     """
     try:
         with database.alone(wait) as connection:
             owed = rows_of(connection, schema.OWED)
-            run(connection, f"VACUUM (INDEX_CLEANUP ON) {', '.join(_TOLD)}")
+            large = rows_of(connection, _SIZE, (list(_TOLD),))[0][0] > LARGE
+            if thorough or not large:
+                if not thorough:
+                    run(connection, f"SET statement_timeout = {max(1, int(wait * 1000))}")
+                run(connection, f"VACUUM (INDEX_CLEANUP ON) {', '.join(_TOLD)}")
             kept = rows_of(connection, _DEAD, (list(_TOLD),))[0][0]
+            if kept and large and not thorough:
+                return f"{kept} deleted rows of a large database wait for the server's vacuum; `purge()` does not wait for it"
             if kept:
                 return f"an older transaction on the server may still see {kept} deleted rows: the next purge removes them"
             run_many(connection, "DELETE FROM chores WHERE name = ?", owed)

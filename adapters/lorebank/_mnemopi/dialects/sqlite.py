@@ -36,6 +36,7 @@ _POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms W
                AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"""
 _OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
 _CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
+BEYOND = ("backups and copies of the file", "the host's own checkpoints and histories")
 _CUT_WAIT = 100
 """Milliseconds that the cut of the log waits for readers."""
 
@@ -76,7 +77,7 @@ def problems(connection: Connection) -> list[str]:
     return found
 
 
-def purge(database: Database, wait: float) -> str | None:
+def purge(database: Database, wait: float, *, thorough: bool) -> str | None:
     """Removes every trace of deleted text from the file and its write-ahead log; gives why it could not, or `None`.
 
     Deleted rows are overwritten (`secure_delete`), but the full-text index keeps the words of deleted rows until it is
@@ -84,6 +85,7 @@ def purge(database: Database, wait: float) -> str | None:
     is not waited for. Other writers are, for `wait` seconds. The purge stays noted until it has succeeded; one that was noted
     meanwhile stays noted, too.
     """
+    del thorough
     try:
         with database.alone(wait) as connection:
             raw = cast("sqlite3.Connection", connection)

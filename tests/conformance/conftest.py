@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -98,6 +99,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             names = [*chosen, *VARIANTS] if fixture == "store" and "mnemopi" in chosen else chosen
             params = [pytest.param(name, marks=marks.get(name, ())) for name in names]
             metafunc.parametrize(fixture, params, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL a test runs blocking without vectors and awaited with them; with `LOREBANK_MATRIX=whole`, in all ways."""
+    if os.environ.get("LOREBANK_MATRIX") == "whole":
+        return
+    halves = ({"blocking", "mnemopi+postgres+vectors"}, {"awaited", "mnemopi+postgres"})
+    left = [item for item in items if any(half <= _params(item) for half in halves)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+def _params(item: pytest.Item) -> set[object]:
+    """How a test is parametrised, as far as backend and form go."""
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return {params.get("store"), params.get("call")}
 
 
 @pytest.fixture(scope="session")

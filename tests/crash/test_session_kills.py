@@ -166,12 +166,15 @@ def held(bank: Bank, lives: int) -> Counter[str]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("backend", ["mnemopi", "hindsight"])
-def test_no_message_is_lost_or_doubled_by_a_kill_between_two_lines(tmp_path: Path, backend: str, style: str) -> None:
+@pytest.mark.parametrize("backend", ["mnemopi", pytest.param("mnemopi+postgres", marks=pytest.mark.postgres), "hindsight"])
+def test_no_message_is_lost_or_doubled_by_a_kill_between_two_lines(
+    request: pytest.FixtureRequest, tmp_path: Path, backend: str, style: str
+) -> None:
     """Killed anywhere, then the same histories again: what was acknowledged is there before, all is there once afterwards."""
     ledger, log = tmp_path / "outbox.db", tmp_path / "log"
     with script("serve") as server, script("live") as ask:
-        url = server("") if backend == "hindsight" else f"sqlite:///{tmp_path / 'memory.db'}"
+        urls = {"mnemopi": f"sqlite:///{tmp_path / 'memory.db'}", "hindsight": server("") if backend == "hindsight" else ""}
+        url = urls.get(backend) or request.getfixturevalue("postgres_url")
         count, ended = ask(f"{url} {ledger} {log} 0 {style} 0").split()
         assert ended == "ended"
         chance = random.Random(KILLS)

@@ -92,7 +92,13 @@ def start(home: Path) -> int:
     before, identity = _unprivileged(home)
     try:
         done = subprocess.run(
-            [*before, *command], env={**os.environ, "HOME": str(home)}, capture_output=True, text=True, timeout=120, **identity
+            [*before, *command],
+            env={**os.environ, "HOME": str(home)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **identity,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise missing(str(error)) from error
@@ -123,7 +129,7 @@ def end(process: int) -> None:
     """Ends one process and waits until it is gone."""
     until = time.monotonic() + 20
     with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGINT)
+        os.kill(process, signal.SIGQUIT)
         while time.monotonic() < until:
             os.kill(process, 0)
             time.sleep(0.02)

@@ -112,7 +112,7 @@ STEPS: Sequence[Sequence[str]] = (
 )
 BEYOND = ("the server's write-ahead log, replicas and backups", "the host's own checkpoints and histories")
 LARGE = 256 * 2**20
-"""Bytes of tables and indexes from which on a deletion does not vacuum by itself."""
+"""Bytes of tables and indexes from which on a deletion leaves the vacuum to others."""
 _TOLD = ("memories", "memory_terms", "mental_models", "mental_model_revisions", "traces", "vectors")
 """The tables that hold something of a text."""
 _BESIDE = ("banks", "chores", "embedding_models", "cursors", "histories", "sessions")
@@ -165,23 +165,25 @@ def purge(database: Database, wait: float, *, thorough: bool) -> str | None:
     """Removes deleted rows from the tables and indexes that held their text; gives why it could not, or `None`.
 
     A transaction of whatever client that began before the deletion may still see the rows, so that they are kept for it; it
-    is not waited for. Their place in a page is free then, and written over in time. In a large database that takes long:
-    unless it is `thorough`, it is left to the server's own vacuum there.
+    is not waited for. Their place in a page is free then, and written over in time. A large database takes long: there the
+    rows wait for somebody who is `thorough`. What is noted stays so until it has succeeded.
     """
     try:
         with database.alone(wait) as connection:
             owed = rows_of(connection, schema.OWED)
-            large = rows_of(connection, _SIZE, (list(_TOLD),))[0][0] > LARGE
-            if thorough or not large:
-                if not thorough:
-                    run(connection, f"SET statement_timeout = {max(1, int(wait * 1000))}")
-                run(connection, f"VACUUM (INDEX_CLEANUP ON) {', '.join(_TOLD)}")
-            kept = rows_of(connection, _DEAD, (list(_TOLD),))[0][0]
-            if kept and large and not thorough:
-                return f"{kept} deleted rows of a large database wait for the server's vacuum; `purge()` does not wait for it"
-            if kept:
+            if not thorough:
+                if rows_of(connection, _SIZE, (list(_TOLD),))[0][0] > LARGE:
+                    return "the database is large: `purge()`, or the server's own vacuum, frees what deleted rows have left"
+                run(connection, f"SET statement_timeout = {max(1, int(wait * 1000))}")
+            if kept := _vacuumed(connection) and _vacuumed(connection):
                 return f"an older transaction on the server may still see {kept} deleted rows: the next purge removes them"
             run_many(connection, "DELETE FROM chores WHERE name = ?", owed)
     except UnavailableError as error:
         return str(error)
     return None
+
+
+def _vacuumed(connection: Source) -> int:
+    """Vacuums; gives how many deleted rows had to be kept. Counts of before may still come in: so one looks again."""
+    run(connection, f"VACUUM (INDEX_CLEANUP ON) {', '.join(_TOLD)}")
+    return int(rows_of(connection, _DEAD, (list(_TOLD),))[0][0])

@@ -109,13 +109,19 @@ def start(home: Path) -> int:
 
 def _unprivileged(home: Path) -> tuple[Sequence[str], dict[str, int]]:
     """What makes a command run as somebody else than root: words before it, or an identity."""
-    if os.geteuid() != 0:
-        return (), {}
-    with suppress(OSError):
-        if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0:
-            return NAMESPACE, {}
+    if os.geteuid() != 0 or namespace():
+        return namespace(), {}
     os.chown(home, NOBODY, NOBODY)
     return (), {"user": NOBODY, "group": NOBODY}
+
+
+def namespace() -> Sequence[str]:
+    """The words before a command that show root as an ordinary user; none for others, and where that is not allowed."""
+    if os.geteuid() == 0:
+        with suppress(OSError):
+            if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode == 0:
+                return NAMESPACE
+    return ()
 
 
 def stop(home: Path) -> None:

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 from postgres_fixtures import Schema
-from sqlalchemy import make_url, text
+from sqlalchemy import Table, make_url, text
 
 from lorebank import Bank, ForbiddenError, LorebankError, UnavailableError, UnsupportedError, UsageError, open_bank
 from lorebank._database.driver import Source, run
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.postgres import MORE, POOL
+from lorebank._mnemopi.schema import metadata
 
 SECRET = "hunter2"  # noqa: S105 - of a server on loopback that ends with the tests
 WITHOUT_EXTRA = """
@@ -256,3 +257,16 @@ def test_pickling_keeps_the_settings_and_shows_no_password(postgres_url: str) ->
     database = pickle.loads(pickle.dumps(Database(settings, print)))  # noqa: S301 - our own bytes
     assert database.settings == settings
     assert SECRET not in f"{database!r} {settings!r} {database.place!r} {database.name}"
+
+
+@pytest.mark.parametrize("table", metadata.sorted_tables, ids=lambda table: table.name)
+def test_the_tables_have_the_columns_that_the_code_names(bank: Bank, schema: Schema, table: Table) -> None:
+    """Name, order, nullability and kind of each column are the same on the server and in the SQLAlchemy table."""
+    bank.stats()
+    found = schema.sql(
+        """SELECT column_name, data_type, is_nullable = 'YES' FROM information_schema.columns
+           WHERE table_schema = current_schema() AND table_name = %s ORDER BY ordinal_position""",
+        table.name,
+    )
+    kinds = {"VARCHAR": "text", "TEXT": "text", "FLOAT": "double precision", "BLOB": "bytea"}
+    assert found == [(c.name, kinds.get(str(c.type), "bigint"), c.nullable) for c in table.columns]

@@ -201,6 +201,7 @@ _BY_STATE: Sequence[tuple[tuple[str, ...], type[LorebankError], str]] = (
     (("08", "57"), UnavailableError, _LOST),
     (("53", "25006"), UnavailableError, "`{name}` can't take it now ({words}). Nothing was written; try again"),
     (("28", "42501"), ForbiddenError, "`{name}` does not let this user in, or do this ({words})"),
+    (("3D", "3F"), UsageError, "`{name}` is not there ({words}): create it, or choose another"),
     (("XX",), GarbledError, "`{name}` is damaged ({words})"),
     (("",), LorebankError, "`{name}`: {words}"),
 )

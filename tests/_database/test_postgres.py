@@ -18,7 +18,7 @@ from postgres_fixtures import Schema
 from sqlalchemy import Table, make_url, text
 
 from lorebank import Bank, ForbiddenError, LorebankError, UnavailableError, UnsupportedError, UsageError, open_bank
-from lorebank._database.driver import Source, run
+from lorebank._database.driver import Source, Spoken, rows_of, run
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.postgres import MORE, POOL
 from lorebank._mnemopi.schema import metadata
@@ -133,14 +133,14 @@ def test_a_server_that_says_nothing_is_unavailable_in_time(postgres_url: str) ->
 
 
 def test_processes_may_open_a_new_database_at_once(schema: Schema) -> None:
-    """Four processes that open, and write to the same new bank, all succeed: tables and bank are made once."""
+    """Three processes that open, and write to the same new bank, all succeed: tables and bank are made once."""
     command = [sys.executable, "-c", OPENERS, schema.url]
-    processes = [subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in range(4)]
+    processes = [subprocess.Popen([*command, str(n)], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in range(3)]
     ended = [process.communicate("go\n", timeout=120)[1] for process in processes]
-    assert ended == [""] * 4
+    assert ended == [""] * 3
     with open_bank(schema.url, bank="shared") as bank:
-        assert sorted(memory.text for memory in bank.list()) == ["a fact of all", *(f"fact of process {n}" for n in range(4))]
-        assert [memory.evidence for memory in bank.list() if memory.text == "a fact of all"] == [4]
+        assert sorted(memory.text for memory in bank.list()) == ["a fact of all", *(f"fact of process {n}" for n in range(3))]
+        assert [memory.evidence for memory in bank.list() if memory.text == "a fact of all"] == [3]
         assert bank.check().problems == ()
     assert schema.sql("SELECT count(*) FROM banks") == [(1,)]
 
@@ -191,6 +191,14 @@ def test_a_failed_transaction_writes_nothing(database: Database) -> None:
     with pytest.raises(ValueError, match="half way"), database.direct(write=True) as driver:
         half(driver)
     assert names(database) == []
+
+
+def test_statements_are_written_once_for_both_drivers(database: Database) -> None:
+    """`?` is a parameter and `%` a sign, whatever psycopg makes of them; `Spoken` has other words for the other database."""
+    add(database, "50% of it")
+    with database.direct() as driver:
+        assert rows_of(driver, "SELECT name FROM things WHERE name LIKE '50%' AND name <> ?", ("x",)) == [("50% of it",)]
+        assert rows_of(driver, Spoken("SELECT sqlite_version()", "SELECT 'other words'")) == [("other words",)]
 
 
 def test_connections_that_were_given_up_are_replaced_unseen(bank: Bank, schema: Schema) -> None:

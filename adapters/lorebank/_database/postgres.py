@@ -89,7 +89,7 @@ class PostgresServer:
 
     def _connected(self, connection: Any, _record: object) -> None:
         """Waits are bounded; plans are made for the values at hand, since banks differ in size."""
-        patience = int(self.settings.busy_timeout * 1000)
+        patience = max(1, int(self.settings.busy_timeout * 1000))
         connection.execute(f"SET lock_timeout = {patience}; SET jit = off; SET plan_cache_mode = force_custom_plan")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import pickle
@@ -122,6 +123,33 @@ def test_what_is_wrong_with_a_url_is_told_without_the_password(
             told += [repr(other), repr(vars(other.connections.backend)), caplog.text]
     assert health.ok is False
     assert SECRET not in " ".join(told)
+
+
+def test_a_password_may_hold_any_sign(schema: Schema) -> None:
+    """Percent-encoded in the URL, it opens the database, and is in no message."""
+    role, password = f"odd_{schema.name}", "p@ss/w:rd %?#'x"
+    schema.sql(f"CREATE ROLE {role} LOGIN PASSWORD '{password.replace(chr(39), chr(39) * 2)}'")
+    try:
+        schema.sql(f"GRANT ALL ON SCHEMA {schema.name} TO {role}")
+        url = make_url(schema.url).set(username=role, password=password).render_as_string(hide_password=False)
+        with open_bank(url) as bank:
+            bank.retain("Ana plays the cello.")
+            schema.sql("UPDATE lorebank_schema SET version = 99")
+            with open_bank(url) as later:
+                assert password not in later.health().detail
+    finally:
+        schema.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_a_verb_that_waits_for_its_turn_stops_no_loop(bank: Bank) -> None:
+    """While another writer has the bank's lock, an awaited write waits in a thread of the bank's own."""
+    await bank.aretain("before")
+    with bank.connections.backend.database.write("alice"):  # type: ignore[attr-defined]
+        waiting = asyncio.create_task(bank.aretain("Ana plays the cello."))
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        assert not waiting.done()
+    assert len((await waiting).stored) == 1
 
 
 def test_a_server_that_says_nothing_is_unavailable_in_time(postgres_url: str) -> None:

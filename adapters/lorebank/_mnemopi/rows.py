@@ -140,7 +140,7 @@ _FULL = spoken(f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM {{memo
 
 
 def full_rows(connection: Source, keys: Sequence[int]) -> list[dict[str, Any]]:
-    """Whole rows by key, in the order of the keys; the caller has made sure that they may be read."""
+    """Whole rows by key, in any order; the caller has made sure that they may be read."""
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(connection, _FULL, (json.dumps(keys),))]
 
 

@@ -162,16 +162,16 @@ def choose(connection: Connection, scope: Scope, selection: Selection) -> list[C
 
 def remove(connection: Connection, chosen: Sequence[Chosen]) -> None:
     """Deletes memories and (by trigger) their index entries; who was superseded by one of them no longer says so."""
-    for each in chosen:
-        at = (memories.c.key == each.key, memories.c.bank == each.bank)
-        terms = connection.scalar(select(memories.c.terms).where(*at))
-        connection.execute(delete(memories).where(*at))
-        grow(connection, each.bank, size=-1, length=-_length(terms or ""))
     for bank in {each.bank for each in chosen}:
-        gone = [each.id for each in chosen if each.bank == bank]
+        gone = [each for each in chosen if each.bank == bank]
         for start in range(0, len(gone), PAGE):
-            referring = update(memories).where(memories.c.bank == bank, memories.c.superseded_by.in_(gone[start : start + PAGE]))
-            connection.execute(referring.values(superseded_by=None))
+            part = gone[start : start + PAGE]
+            at = (memories.c.bank == bank, memories.c.key.in_([each.key for each in part]))
+            lengths = [_length(terms) for terms in connection.scalars(select(memories.c.terms).where(*at))]
+            connection.execute(delete(memories).where(*at))
+            grow(connection, bank, size=-len(lengths), length=-sum(lengths))
+            referring = (memories.c.bank == bank, memories.c.superseded_by.in_([each.id for each in part]))
+            connection.execute(update(memories).where(*referring).values(superseded_by=None))
 
 
 def based_on(text: str | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import pytest
 
 from lorebank import Bank, open_bank
 
-pytest_plugins = ["hindsight_fixtures"]  # the real server: tests/server/hindsight/README.md
+pytest_plugins = ["hindsight_fixtures", "postgres_fixtures"]  # real servers: tests/server
 
 
 @pytest.fixture(autouse=True)

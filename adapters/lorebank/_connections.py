@@ -143,12 +143,10 @@ def find_backend(
         )
     if ledger is not None:
         raise UnsupportedError("Mnemopi takes no `ledger`: it writes directly, and keeps its own tables in the bank's database")
-    if scheme.startswith("postgresql"):
-        raise UnsupportedError(
-            "this release of lorebank keeps memories in SQLite only: use a sqlite:/// URL, or none for the default file"
+    if scheme != "sqlite" and not scheme.startswith("postgresql"):
+        raise UsageError(
+            f"`url` must begin with sqlite:///, postgresql://, https:// or http://; found {_without_secrets(found)!r}"
         )
-    if scheme != "sqlite":
-        raise UsageError(f"`url` must begin with sqlite:///, https:// or http://; found {_without_secrets(found)!r}")
     from lorebank._mnemopi.backend import MnemopiBackend  # SQLAlchemy and numpy load when a bank is opened
 
     return MnemopiBackend(found, settings.mnemopi, completer=completer, embedder=embedder)

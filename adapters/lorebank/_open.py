@@ -51,7 +51,8 @@ def open_bank(
 ) -> Bank:
     """Opens a bank; the file is opened, or the server asked, by the first verb.
 
-    `url` is `sqlite:///memory.db` for a file of your choice, or the address of a Hindsight server; without one,
+    `url` is `sqlite:///memory.db` for a file of your choice, `postgresql://user:password@host/database` where several machines
+    share banks (extra `postgres`), or the address of a Hindsight server; without one,
     `LOREBANK_URL`, `HINDSIGHT_API_URL` and the default file in the user's data directory are tried in that order.
     `LOREBANK_URL=off` switches memory off whatever is passed. `api_key` is the server's; without one,
     `HINDSIGHT_API_KEY` and `HINDSIGHT_API_TOKEN` are tried. `ledger` (a `sqlite:///` URL) is where writes wait for the

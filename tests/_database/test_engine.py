@@ -109,7 +109,9 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
         ("sqlite:///file:x?uri=true", UsageError),
         ("://", UsageError),
         ("sqlite", UsageError),
-        ("postgresql+psycopg://u:hunter2@h/x", UnsupportedError),
+        ("postgresql+asyncpg://u:hunter2@h/x", UnsupportedError),
+        ("postgresql://u:hunter2@twice@h/x", UsageError),
+        ("postgresql://u:a@hunter2:hunter2/x", UsageError),
         ("https://u:hunter2@hindsight.example", UsageError),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -53,6 +54,15 @@ def mnemopi_with_vectors(folder: Path, request: pytest.FixtureRequest) -> Store:
     return Store(f"sqlite:///{folder / 'memory.db'}", {"embedder": request.getfixturevalue("toy")()})
 
 
+def mnemopi_on_postgres(_folder: Path, request: pytest.FixtureRequest) -> Store:
+    """Mnemopi on a PostgreSQL server, in a schema of the test's own."""
+    return Store(request.getfixturevalue("postgres_url"), {})
+
+
+def mnemopi_on_postgres_with_vectors(_folder: Path, request: pytest.FixtureRequest) -> Store:
+    return Store(request.getfixturevalue("postgres_url"), {"embedder": request.getfixturevalue("toy")()})
+
+
 def hindsight(folder: Path, request: pytest.FixtureRequest) -> Store:
     """The shared server; the names of a test's banks are its own."""
     url = request.getfixturevalue("hindsight").url
@@ -67,8 +77,13 @@ def _beside(folder: Path) -> dict[str, Any]:
 BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], Store]] = {
     "mnemopi": mnemopi,
     "mnemopi+vectors": mnemopi_with_vectors,
+    "mnemopi+postgres": mnemopi_on_postgres,
+    "mnemopi+postgres+vectors": mnemopi_on_postgres_with_vectors,
     "hindsight": hindsight,
 }
+VARIANTS = ("mnemopi+vectors", "mnemopi+postgres", "mnemopi+postgres+vectors")
+"""Whatever holds of Mnemopi holds of them, too."""
+MARKS = {"hindsight": pytest.mark.server} | dict.fromkeys(VARIANTS[1:], pytest.mark.postgres)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,11 +94,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The backends of a test: all, or those of its mark."""
     mark = metafunc.definition.get_closest_marker("backends")
     chosen = mark.args if mark else ("mnemopi", "hindsight")
-    for fixture, marks in (("store", pytest.mark.server), ("near_store", ())):
+    for fixture, marks in (("store", MARKS), ("near_store", {})):
         if fixture in metafunc.fixturenames:
-            names = [*chosen, "mnemopi+vectors"] if fixture == "store" and "mnemopi" in chosen else chosen
-            params = [pytest.param(name, marks=marks if name == "hindsight" else ()) for name in names]
+            names = [*chosen, *VARIANTS] if fixture == "store" and "mnemopi" in chosen else chosen
+            params = [pytest.param(name, marks=marks.get(name, ())) for name in names]
             metafunc.parametrize(fixture, params, indirect=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL a test runs blocking without vectors and awaited with them; with `LOREBANK_MATRIX=whole`, in all ways."""
+    if os.environ.get("LOREBANK_MATRIX") == "whole":
+        return
+    halves = ({"blocking", "mnemopi+postgres+vectors"}, {"awaited", "mnemopi+postgres"})
+    left = [item for item in items if any(half <= _params(item) for half in halves)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
+def _params(item: pytest.Item) -> set[object]:
+    """How a test is parametrised, as far as backend and form go."""
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return {params.get("store"), params.get("call")}
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hindsight_server import Hindsight
+from postgres_server import namespace
 
 COOKBOOK = Path(__file__).parents[2] / "cookbook"
 ANA = "I am Ana, I always take aisle seats, and my dog is called Bello."
@@ -268,7 +269,18 @@ PRINTED = {
         "kept of tuesday: ['I fly in May. Which day is best?']",
         "wednesday: You told me: I always take aisle seats. Which flights are there? I fly in May. Which day is best?",
     ],
+    "18_postgresql_workers.py": [
+        "facts, one a worker: 4 stored",
+        "one fact, told to all: 1 stored, 2 known already",
+        "asked: Which seats does Ana prefer? -> Ana prefers aisle seats.",
+        "asked: When is Ana's birthday? -> Ana's birthday is in May.",
+        "messages kept of a turn that all workers handled: 1",
+    ],
 }
+RECIPES = [
+    pytest.param(path.name, marks=[pytest.mark.postgres] if "postgresql" in path.name else [])
+    for path in sorted(COOKBOOK.glob("*.py"))
+]
 
 
 def plainly(printed: str) -> list[str]:
@@ -278,11 +290,14 @@ def plainly(printed: str) -> list[str]:
     return [next((name for start, name in names.items() if line.startswith(start)), line) for line in lines]
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in COOKBOOK.glob("*.py")))
-def test_a_recipe_prints_what_happened(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_prints_what_happened(name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """In an empty folder, without a model or a network."""
-    env = {key: value for key, value in os.environ.items() if key != "LOREBANK_MODEL"}
+    env = {key: value for key, value in os.environ.items() if key not in ("LOREBANK_MODEL", "LOREBANK_POSTGRES")}
     command = [sys.executable, str(COOKBOOK / name)]
+    if "postgresql" in name:  # its server keeps its files at home, and refuses root
+        env["HOME"] = str(tmp_path_factory.mktemp("home"))
+        command = [*namespace(), *command]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     assert plainly(done.stdout) == PRINTED[name]

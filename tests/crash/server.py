@@ -12,8 +12,9 @@ import random
 import select
 import signal
 import sys
+from contextlib import suppress
 
-from lorebank import open_bank
+from lorebank import UsageError, open_bank
 from lorebank.testing import temporary_bank
 
 
@@ -50,6 +51,8 @@ def live(url: str, log: str, milliseconds: float, seed: int) -> str:
 
 
 def main() -> None:
+    with suppress(UsageError):  # the extra is not there
+        open_bank("postgresql://127.0.0.1:1/x").health()
     with temporary_bank() as bank:  # loads and compiles all that a child needs
         bank.retain(["one", "two"], session="s")
     for line in sys.stdin:

@@ -165,28 +165,36 @@ def held(bank: Bank, lives: int) -> Counter[str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("backend", ["mnemopi", "hindsight"])
-def test_no_message_is_lost_or_doubled_by_a_kill_between_two_lines(tmp_path: Path, backend: str, style: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "style", "kills"),
+    [
+        *((backend, style, KILLS) for backend in ("mnemopi", "hindsight") for style in STYLES),
+        pytest.param("mnemopi+postgres", "ids", KILLS // 2, marks=pytest.mark.postgres),
+    ],
+)
+def test_no_message_is_lost_or_doubled_by_a_kill_between_two_lines(
+    request: pytest.FixtureRequest, tmp_path: Path, backend: str, style: str, kills: int
+) -> None:
     """Killed anywhere, then the same histories again: what was acknowledged is there before, all is there once afterwards."""
     ledger, log = tmp_path / "outbox.db", tmp_path / "log"
     with script("serve") as server, script("live") as ask:
-        url = server("") if backend == "hindsight" else f"sqlite:///{tmp_path / 'memory.db'}"
+        urls = {"mnemopi": f"sqlite:///{tmp_path / 'memory.db'}", "hindsight": server("") if backend == "hindsight" else ""}
+        url = urls.get(backend) or request.getfixturevalue("postgres_url")
         count, ended = ask(f"{url} {ledger} {log} 0 {style} 0").split()
         assert ended == "ended"
-        chance = random.Random(KILLS)
-        last = [chance.randrange(1, int(count)) for _ in range(KILLS)]
+        chance = random.Random(kills)
+        last = [chance.randrange(1, int(count)) for _ in range(kills)]
         for life, line in enumerate(last, 1):
             assert ask(f"{url} {ledger} {log} {life} {style} {line}") == "killed"
         acknowledged = {json.loads(line) for line in log.read_text().splitlines()}
-        assert len(acknowledged) > KILLS
+        assert len(acknowledged) > kills
         with opened(url, str(ledger)) as bank:
-            before = held(bank, KILLS + 1)
+            before = held(bank, kills + 1)
             assert {text: before[text] for text in acknowledged if before[text] != 1} == {}
-            for life in range(KILLS + 1):
+            for life in range(kills + 1):
                 converse(bank, life, style, lambda text: None)
-            after = held(bank, KILLS + 1)
-        everything = [message.text for life in range(KILLS + 1) for message in spoken(life, style)]
+            after = held(bank, kills + 1)
+        everything = [message.text for life in range(kills + 1) for message in spoken(life, style)]
         assert {text: after[text] for text in everything if after[text] != 1} == {}
 
 

@@ -15,7 +15,7 @@ WRITERS = Path(__file__).with_name("writers.py")
 
 def test_processes_and_threads_lose_nothing(url: str) -> None:
     """Two processes with four threads each: no error, every write is found at once and at the end, every removal stays."""
-    seconds = os.environ.get("LOREBANK_SOAK_SECONDS", "6")
+    seconds = os.environ.get("LOREBANK_SOAK_SECONDS", "6" if url.startswith("sqlite") else "3")
     command = [sys.executable, str(WRITERS), url]
     processes = [
         subprocess.Popen([*command, name, seconds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

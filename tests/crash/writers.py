@@ -34,8 +34,9 @@ def live(bank: Bank, name: str, until: float) -> tuple[list[tuple[str, str]], li
 def main() -> None:
     url, process, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     sys.stdin.readline()  # the start for all processes
-    until = time.monotonic() + seconds
     with open_bank(url, bank="soak") as bank, ThreadPoolExecutor(4) as pool:
+        assert bank.health().ok  # all is loaded and opened
+        until = time.monotonic() + seconds
         results = list(pool.map(lambda thread: live(bank, f"{process}{thread}", until), "abcd"))
     report = {
         "kept": [each for kept, _ in results for each in kept],

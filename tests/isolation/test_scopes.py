@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from lorebank import Bank, MissingError, UsageError, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
@@ -44,12 +43,12 @@ def seen(bank: Bank) -> set[str]:
     return {text.removesuffix(f" {WORD}") for text in found}
 
 
-def rename(file: Path, old: str, new: str) -> None:
+def rename(url: str, old: str, new: str) -> None:
     """Gives a memory the id of another one, in another bank."""
-    connection = sqlite3.connect(file)
-    with connection:
-        connection.execute("UPDATE memories SET id = ? WHERE id = ?", (new, old))
-    connection.close()
+    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("UPDATE memories SET id = :new WHERE id = :old"), {"new": new, "old": old})
+    engine.dispose()
 
 
 def test_each_scoping_reads_what_it_says(opened: Opener) -> None:
@@ -113,11 +112,11 @@ def test_only_retain_global_writes_to_the_shared_bank(opened: Opener) -> None:
 
 
 @pytest.mark.parametrize("verb", ["update", "invalidate", "forget"])
-def test_equal_ids_in_two_banks_are_two_memories(bank: Bank, file: Path, verb: str) -> None:
+def test_equal_ids_in_two_banks_are_two_memories(bank: Bank, url: str, verb: str) -> None:
     """Each verb with an id that two banks hold touches the own one alone."""
     other = bank.named("bob")
     mine = told(bank, "mine")
-    rename(file, told(other, "theirs"), mine)
+    rename(url, told(other, "theirs"), mine)
     before = other.get(mine)
     assert (bank.get(mine).text, before.text) == ("mine cello", "theirs cello")
     getattr(bank, verb)(mine, **({"content": f"changed {WORD}"} if verb == "update" else {}))
@@ -126,11 +125,11 @@ def test_equal_ids_in_two_banks_are_two_memories(bank: Bank, file: Path, verb: s
     assert (bank.check().problems, other.check().problems) == ((), ())
 
 
-def test_equal_ids_in_a_project_and_its_base_are_removed_one_at_a_time(opened: Opener, file: Path) -> None:
+def test_equal_ids_in_a_project_and_its_base_are_removed_one_at_a_time(opened: Opener, url: str) -> None:
     """A filter on the project's bank removes the project's memory only, whatever ids the base bank holds."""
     base, project = opened(bank="ana"), opened(bank="ana", project="atlas")
     mine = told(project, "mine", session="s")
-    rename(file, told(base, "theirs"), mine)
+    rename(url, told(base, "theirs"), mine)
     assert project.forget(session="s").ids == (mine,)
     assert seen(base) == {"theirs"}
 

@@ -50,7 +50,7 @@ class Place:
     """Homes on one file or one server, each with facts of its own."""
 
     def __init__(self, url: str, folder: Path, stack: ExitStack, server: FaultServer | None) -> None:
-        self.server, self.turns = server, TURNS if server is None else TURNS // 6
+        self.server, self.turns = server, TURNS if url.startswith("sqlite") else TURNS // 6
         options: dict[str, Any] = {
             "mental_models": {"seeds": (SEED,), "first_wait": 20.0},
             "recall": {"limit": 50, "max_tokens": 20_000, "deadline": 60.0, "keep_traces": 1},
@@ -86,11 +86,13 @@ class Place:
         ]
 
 
-@pytest.fixture(params=["mnemopi", "hindsight"])
+@pytest.fixture(params=["mnemopi", pytest.param("mnemopi+postgres", marks=pytest.mark.postgres), "hindsight"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with ExitStack() as stack:
         if request.param == "mnemopi":
             yield Place(f"sqlite:///{tmp_path / 'memory.db'}", tmp_path, stack, None)
+        elif request.param == "mnemopi+postgres":
+            yield Place(request.getfixturevalue("postgres_url"), tmp_path, stack, None)
         else:
             server = stack.enter_context(FaultServer())
             yield Place(server.url, tmp_path, stack, server)

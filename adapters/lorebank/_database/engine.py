@@ -1,97 +1,67 @@
-"""One database: its engine, its transactions, and what its errors mean.
+"""One database: its transactions, and what its errors mean, wherever it is.
 
-Readers get a snapshot (`BEGIN`), writers the write lock at once (`BEGIN IMMEDIATE`): a transaction that reads first and
-locks later fails in WAL mode as soon as another process commits in between. Threads of one process queue on a lock
-before they ask for the file's, so that only processes compete for it. The engine is built on first use and again after
-a fork; pickling keeps the settings.
+What SQLite and PostgreSQL do their own way stands in `sqlite.py` and `postgres.py`, behind `Place` (where a database is)
+and `Live` (what a process holds of it). It is opened on first use and again after a fork; pickling keeps the settings.
 """
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import stat
 import threading
-import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Connection
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
 
-from lorebank._database.driver import run
+from lorebank._database.driver import Dialect
+from lorebank._database.settings import DatabaseSettings
+from lorebank._database.sqlite import SqliteFile
 from lorebank._forks import Forkable, watch_forks
-from lorebank.errors import GarbledError, LorebankError, UnavailableError, UsageError
+from lorebank.errors import LorebankError
 
-T = TypeVar("T")
-POOL = 8
-"""Connections that stay open; more are opened while more threads are at work."""
-CACHE_KIB = 8192
-"""What each connection keeps of the file in memory, at most."""
-_BUSY = ("database is locked", "database table is locked", "database schema is locked")
+__all__ = ["Database", "DatabaseSettings", "Live", "Place"]
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseSettings:
-    """How a database is opened. `busy_timeout` is in seconds."""
+class Live(Protocol):
+    """An open database, of one process. Until it is `ready`, only the thread that prepares the schema may use it."""
 
-    url: str
-    synchronous: str = "normal"
-    busy_timeout: float = 30.0
+    ready: bool
+
+    def usable(self) -> bool: ...
+    def read(self) -> AbstractContextManager[Connection]: ...
+    def write(self, bank: str | None) -> AbstractContextManager[Connection]: ...
+    def direct(self, *, write: bool, bank: str | None) -> AbstractContextManager[DBAPIConnection]: ...
+    def alone(self, wait: float) -> AbstractContextManager[DBAPIConnection]: ...
+    def dispose(self) -> None: ...
 
 
-class _Live:
-    """What belongs to one process: its engine and the lock its writers queue on.
+class Place(Protocol):
+    """Where a database is. `name` is for messages, `url` opens it from anywhere, `errors` are what `explain` understands."""
 
-    Until it is `ready`, only the thread that prepares the schema may use it.
-    """
+    @property
+    def dialect(self) -> Dialect: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def errors(self) -> tuple[type[Exception], ...]: ...
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self.engine = engine
-        self._path, self._file = path, _identity(path)
-        self.writer = engine.execution_options(lorebank_write=True)
-        self.writers = threading.Lock()
-        self.preparer = threading.get_ident()
-        self.ready = False
-        self._spare: list[DBAPIConnection] = []
+    def open(self, renewed: Callable[[], None]) -> Live:
+        """Opens it; calls `renewed` whenever its connections had to be made anew."""
+        ...
 
-    def usable(self) -> bool:
-        """Whether this thread may use it: a file that was moved away or replaced is opened anew under its name."""
-        return _identity(self._path) == self._file if self.ready else self.preparer == threading.get_ident()
+    def explain(self, error: Exception) -> LorebankError: ...
 
-    @contextmanager
-    def driver(self) -> Generator[DBAPIConnection]:
-        """A connection of the driver's own, kept for the next who asks: the engine's pool costs as much as a small commit."""
-        try:
-            connection = self._spare.pop()
-        except IndexError:
-            connection = self._connect()
-        try:
-            yield connection
-        except BaseException:
-            connection.close()  # what it did not commit is rolled back
-            raise
-        if len(self._spare) < POOL:
-            self._spare.append(connection)
-        else:
-            connection.close()
 
-    def _connect(self) -> DBAPIConnection:
-        pooled = self.engine.raw_connection()
-        connection = cast("DBAPIConnection", pooled.driver_connection)
-        pooled.detach()
-        return connection
+def place_of(settings: DatabaseSettings) -> Place:
+    """Where a URL says that the database is; `UsageError` for one that says nothing of use."""
+    if not settings.url.startswith("postgresql"):
+        return SqliteFile(settings)
+    from lorebank._database.postgres import PostgresServer  # needs the extra `postgres`
 
-    def dispose(self) -> None:
-        """Closes the connections that are not in use."""
-        while self._spare:
-            self._spare.pop().close()
-        self.engine.dispose()
+    return PostgresServer(settings)
 
 
 class _Uses:
@@ -131,69 +101,56 @@ class _Uses:
 
 
 class Database(Forkable):
-    """A database that is opened on first use; `prepare` brings a new engine's schema up to date."""
+    """A database that is opened on first use; `prepare` brings its schema up to date."""
 
     def __init__(self, settings: DatabaseSettings, prepare: Callable[[Database], None]) -> None:
         self.settings = settings
-        self.path = sqlite_path(settings.url)
+        self.place = place_of(settings)
         self._prepare = prepare
-        self._live: _Live | None = None
-        self.openings = 0  # of this process: what is remembered of the file holds for one of them
+        self._live: Live | None = None
+        self.openings = 0  # of this process: what is remembered of the database holds for one of them
         self._opening = threading.Lock()
         self._uses = _Uses()
         watch_forks(self)
 
+    @property
+    def name(self) -> str:
+        """What messages call it: the path, or the server without the password."""
+        return self.place.name
+
     @contextmanager
     def read(self) -> Generator[Connection]:
         """A connection that sees one snapshot and writes nothing."""
-        with self._explained(), self._used() as live, live.engine.connect() as connection, connection.begin():
+        with self._used() as live, live.read() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Generator[Connection]:
-        """A connection that holds the write lock; all of it is committed at the end, or nothing."""
-        with (
-            self._explained(),
-            self._used() as live,
-            self._turn(live),
-            live.writer.connect() as connection,
-            connection.begin(),
-        ):
-            yield connection
+    def write(self, bank: str | None = None) -> Generator[Connection]:
+        """A connection that holds the write lock; all of it is committed at the end, or nothing.
 
-    @contextmanager
-    def direct(self, *, write: bool = False) -> Generator[DBAPIConnection]:
-        """The driver's own connection in a transaction like those of `read` and `write`, at a tenth of their cost."""
-        with self._explained(), self._used() as live, self._turn(live) if write else nullcontext(), live.driver() as driver:
-            run(driver, "BEGIN IMMEDIATE" if write else "BEGIN")
-            yield driver
-            driver.commit()
-
-    @contextmanager
-    def alone(self, wait: float) -> Generator[sqlite3.Connection]:
-        """A raw connection outside any transaction, for what SQLite does not do inside one, that waits `wait` seconds at
-        most for others. Other writers of the process wait meanwhile.
+        `bank` says that only this bank's rows are written: on a server, other banks' writers go on meanwhile.
         """
-        with self._explained(), self._used() as live, self._turn(live, wait):
-            pooled = live.engine.raw_connection()
-            try:
-                raw = cast("sqlite3.Connection", pooled.driver_connection)
-                raw.execute(f"PRAGMA busy_timeout = {int(wait * 1000)}")
-                try:
-                    yield raw
-                finally:  # the connection goes back to those who wait longer
-                    raw.execute(f"PRAGMA busy_timeout = {int(self.settings.busy_timeout * 1000)}")
-            finally:
-                pooled.close()
+        with self._used() as live, live.write(bank) as connection:
+            yield connection
+
+    @contextmanager
+    def direct(self, *, write: bool = False, bank: str | None = None) -> Generator[DBAPIConnection]:
+        """The driver's own connection in a transaction like those of `read` and `write`, at a tenth of their cost."""
+        with self._used() as live, live.direct(write=write, bank=bank) as driver:
+            yield driver
+
+    @contextmanager
+    def alone(self, wait: float) -> Generator[DBAPIConnection]:
+        """A raw connection outside any transaction, for what is not done inside one, that waits `wait` seconds at most for
+        others.
+        """
+        with self._used() as live, live.alone(wait) as driver:
+            yield driver
 
     @property
     def opened(self) -> bool:
-        """Whether the file is open in this process."""
+        """Whether the database is open in this process."""
         return self._live is not None
-
-    def files(self) -> tuple[Path, Path]:
-        """The file and its write-ahead log."""
-        return self.path, self.path.with_name(f"{self.path.name}-wal")
 
     def close(self) -> None:
         """Closes the connections. The next use opens the database anew."""
@@ -203,7 +160,7 @@ class Database(Forkable):
             live.dispose()
 
     def before_fork(self) -> None:
-        """Lets running transactions end, keeps new ones waiting, and closes the file."""
+        """Lets running transactions end, keeps new ones waiting, and closes the database."""
         self._uses.pause(self.settings.busy_timeout)
         self.close()
 
@@ -215,32 +172,17 @@ class Database(Forkable):
         self._live, self._opening, self._uses = None, threading.Lock(), _Uses()
 
     @contextmanager
-    def _used(self) -> Generator[_Live]:
-        """The open database; a fork waits until it is no longer used."""
+    def _used(self) -> Generator[Live]:
+        """The open database; a fork waits until it is no longer used. Errors of the driver become ours."""
         self._uses.enter()
         try:
             yield self._opened()
+        except self.place.errors as error:
+            raise self.place.explain(error) from error
         finally:
             self._uses.leave()
 
-    @contextmanager
-    def _turn(self, live: _Live, wait: float | None = None) -> Generator[None]:
-        bound = self.settings.busy_timeout if wait is None else wait
-        if not live.writers.acquire(timeout=bound):
-            raise UnavailableError(f"`{self.path}` is busy: no turn to write within {bound:g} s")
-        try:
-            yield
-        finally:
-            live.writers.release()
-
-    @contextmanager
-    def _explained(self) -> Generator[None]:
-        try:
-            yield
-        except (DBAPIError, sqlite3.Error) as error:
-            raise explain(error, self.path) from error
-
-    def _opened(self) -> _Live:
+    def _opened(self) -> Live:
         live = self._live
         if live is not None and live.usable():
             return live
@@ -252,8 +194,8 @@ class Database(Forkable):
                 live.dispose()
             return self._open()
 
-    def _open(self) -> _Live:
-        live = self._live = _Live(self._engine(), self.path)
+    def _open(self) -> Live:
+        live = self._live = self.place.open(self._renewed)
         try:
             self._prepare(self)
         except BaseException:
@@ -261,118 +203,14 @@ class Database(Forkable):
             live.dispose()
             raise
         live.ready = True
-        self.openings += 1
+        self._renewed()
         return live
 
-    def _engine(self) -> Engine:
-        make_private(self.path)
-        url = URL.create("sqlite", database=str(self.path))
-        arguments = {"check_same_thread": False, "timeout": self.settings.busy_timeout}
-        engine = create_engine(url, connect_args=arguments, pool_size=POOL, max_overflow=-1)
-        event.listen(engine, "connect", self._connected)
-        event.listen(engine, "begin", _begin)
-        return engine
-
-    def _connected(self, connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves
-        cursor = connection.cursor()
-        try:
-            self._retried(lambda: cursor.execute("PRAGMA journal_mode=WAL"))
-            for pragma in (
-                f"synchronous={self.settings.synchronous.upper()}",
-                "foreign_keys=ON",
-                "secure_delete=ON",
-                f"cache_size=-{CACHE_KIB}",
-            ):
-                cursor.execute(f"PRAGMA {pragma}")
-        finally:
-            cursor.close()
-
-    def _retried(self, step: Callable[[], T]) -> T:
-        """Switching to WAL does not wait for the busy timeout by itself: two processes may open a new file at once."""
-        until = time.monotonic() + self.settings.busy_timeout
-        while True:
-            try:
-                return step()
-            except sqlite3.OperationalError as error:
-                if not is_busy(error) or time.monotonic() > until:
-                    raise
-                time.sleep(0.01)
+    def _renewed(self) -> None:
+        self.openings += 1
 
     def __getstate__(self) -> dict[str, Any]:
         return {"settings": self.settings, "prepare": self._prepare}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["settings"], state["prepare"])  # type: ignore[misc]
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another of the same name."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _begin(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get("lorebank_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-def sqlite_path(url: str) -> Path:
-    """The file of a `sqlite:///` URL; `UsageError` for any other URL and for one without a file."""
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise UsageError(f"{url!r} is no database URL; write sqlite:///memory.db for a file") from error
-    if parsed.get_backend_name() != "sqlite":
-        raise UsageError(f"a database URL must begin with sqlite:///; found {parsed.get_backend_name()!r}")
-    if parsed.query:
-        raise UsageError(f"a database URL takes no options here; found {dict(parsed.query)!r}")
-    if "\0" in url:
-        raise UsageError(f"a file's name can't hold a NUL character; found {url!r}")
-    if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
-        raise UsageError(
-            "memory needs a file to outlive the process: sqlite:///memory.db. Tests: lorebank.testing.temporary_bank()"
-        )
-    return Path(parsed.database).expanduser().absolute()
-
-
-def make_private(path: Path) -> None:
-    """Creates the file (0600) and its missing folders (0700), so that nobody else can read what is remembered."""
-    try:
-        missing = [folder for folder in path.parents if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
-        os.close(descriptor)
-    except OSError as error:
-        raise UsageError(
-            f"`{path}` can't be opened for writing ({error.strerror}): choose another place, "
-            "for example open_bank('sqlite:////tmp/memory.db')"
-        ) from error
-
-
-def is_busy(error: BaseException) -> bool:
-    return any(words in str(error) for words in _BUSY)
-
-
-def explain(error: DBAPIError | sqlite3.Error, path: Path) -> LorebankError:
-    """What a database error means for the caller."""
-    words = str(error.orig if isinstance(error, DBAPIError) else error)
-    if is_busy(error):
-        return UnavailableError(f"`{path}` is busy: another process holds it. Nothing was written; try again")
-    if "disk is full" in words or "disk I/O error" in words:
-        return UnavailableError(
-            f"`{path}` can't be written ({words}). Nothing was written; make room and try again", detail=words
-        )
-    if "readonly" in words or "unable to open" in words:
-        return UsageError(f"`{path}` can't be written ({words}): check its rights, or choose another place", detail=words)
-    if isinstance(error, (DatabaseError, OperationalError, sqlite3.DatabaseError)) and (
-        "malformed" in words or "not a database" in words or "corrupt" in words
-    ):
-        return GarbledError(
-            f"`{path}` is damaged or no SQLite database ({words}). Restore a backup, or move it aside", detail=words
-        )
-    return LorebankError(f"`{path}`: {words}", detail=words)

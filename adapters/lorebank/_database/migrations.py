@@ -31,7 +31,7 @@ def migrate(database: Database, component: str, steps: Sequence[Step]) -> None:
         found = _version(connection, component)
         if found > len(steps):
             raise UnsupportedError(
-                f"`{database.path}` was written by a newer lorebank "
+                f"`{database.name}` was written by a newer lorebank "
                 f"({component} schema {found}; known here: {len(steps)}): upgrade lorebank"
             )
         for step in steps[found:]:

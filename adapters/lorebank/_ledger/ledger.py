@@ -11,6 +11,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
+from lorebank._database.sqlite import sqlite_path
 from lorebank._domain.outbox import LOST, WAITING, sources, target
 from lorebank._ledger import rescue, session_schema
 from lorebank._ledger.schema import STEPS, batches, outbox, outcomes, routes
@@ -37,13 +38,14 @@ class Ledger:
     """The writes of all servers' banks that are on their way, in one database that threads and processes share."""
 
     def __init__(self, url: str, *, moved: Moved, synchronous: str = "full") -> None:
+        self.path = sqlite_path(url)
         self.database = Database(DatabaseSettings(url, synchronous, BUSY), prepare)
         self._moved = moved
 
     @property
     def exists(self) -> bool:
         """Whether there is a file."""
-        return self.database.path.exists()
+        return self.path.exists()
 
     def enqueue(self, route: Route, drafts: Sequence[Draft], bounds: Bounds, now: float, *, held: bool = False) -> list[Queued]:
         """Writes all drafts or none; `OutboxFullError` where they don't fit. Durable when it returns."""
@@ -90,7 +92,7 @@ class Ledger:
 
     def _replace(self, word: str, error: Exception) -> None:
         """Moves the file aside and begins a new one; what was readable of a damaged one is carried over."""
-        path = self.database.path
+        path = self.path
         self.database.close()
         with rescue.guarded(path):
             if word == "damaged" and rescue.sound(path):

@@ -10,19 +10,21 @@ from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.cursor import SHORT, Claim, Known
 from lorebank._domain.memory import Receipt
 from lorebank._domain.session import Choices, DocumentWrite, Progress, Stored, read_choices
-from lorebank._ledger.session_schema import ADDRESS, PROGRESS, SESSION
+from lorebank._ledger.session_schema import ADDRESS, PROGRESS, SESSION, named
 
 CHUNK = 512
 """Digests in one row of `histories`."""
 AT_ONCE = 500
 """Values bound in one statement."""
-_FIND = f"SELECT number, choices, {', '.join(PROGRESS)} FROM sessions WHERE {' = ? AND '.join(ADDRESS)} = ?"  # noqa: S608
-_ADD = f"INSERT INTO sessions ({', '.join(SESSION)}) VALUES ({', '.join('?' * len(SESSION))}) RETURNING number"  # noqa: S608
-_SET = f"UPDATE sessions SET choices = coalesce(?, choices), {', '.join(f'{name} = ?' for name in PROGRESS)} WHERE number = ?"  # noqa: S608
+_FIND = f"SELECT number, choices, {named(PROGRESS)} FROM sessions WHERE {' = ? AND '.join(ADDRESS)} = ?"  # noqa: S608
+_ADD = f"INSERT INTO sessions ({named(SESSION)}) VALUES ({', '.join('?' * len(SESSION))}) RETURNING number"  # noqa: S608
+_SET = f"UPDATE sessions SET choices = coalesce(?, choices), {named(PROGRESS, ' = ?')} WHERE number = ?"  # noqa: S608
 _KNOWN = "SELECT identity, run, holder, kept, seen FROM cursors WHERE session = ? AND identity IN ({})"
-_CLAIM = "INSERT OR IGNORE INTO cursors (session, identity, run, holder, kept, seen) VALUES (?, ?, ?, ?, ?, ?)"
+_CLAIM = """INSERT INTO cursors (session, identity, run, holder, kept, seen) VALUES (?, ?, ?, ?, ?, ?)
+            ON CONFLICT DO NOTHING"""
 _HISTORY = "SELECT digests FROM histories WHERE session = ? ORDER BY chunk"
-_KEEP = "INSERT OR REPLACE INTO histories (session, chunk, digests) VALUES (?, ?, ?)"
+_KEEP = """INSERT INTO histories (session, chunk, digests) VALUES (?, ?, ?)
+           ON CONFLICT (session, chunk) DO UPDATE SET digests = excluded.digests"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class SessionRows:
 
 
 _FORGET = """DELETE FROM traces WHERE session IN
-             (SELECT number FROM sessions WHERE place = ? AND bank = ? AND (? IS NULL OR id = ?))"""
+             (SELECT number FROM sessions WHERE place = ? AND bank = ? AND (CAST(? AS text) IS NULL OR id = ?))"""
 
 
 def forget_traces(source: Source, place: str, bank: str, session: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The embedded backend: the port's verbs over one database file."""
+"""The embedded backend: the port's verbs over one database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
-from lorebank._database.driver import Source, rows_of
+from lorebank._database.driver import Source
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
 from lorebank._domain.events import Listener
@@ -43,16 +43,15 @@ from lorebank._domain.requests import (
 from lorebank._domain.scope import Scope, Scoping, TagRule, scope_by_bank
 from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
-from lorebank._ledger import session_schema
 from lorebank._ledger.sessions import forget_traces
 from lorebank._mnemopi import edits, recall, store, synthesis, upkeep
 from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
 from lorebank._mnemopi.archive import BankArchive
+from lorebank._mnemopi.dialects import speech, speech_of
 from lorebank._mnemopi.documents import DocumentStore
 from lorebank._mnemopi.embedders.checking import checked
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
-from lorebank._mnemopi.schema import STEPS
 from lorebank._mnemopi.sessions import StoredSessions
 from lorebank._mnemopi.vectors.meaning import Asked
 from lorebank._mnemopi.vectors.store import register
@@ -69,14 +68,16 @@ def system_clock() -> datetime:
 
 def prepare(database: Database, embedder: tuple[str, int] | None = None) -> None:
     """Brings a file's tables up to date, and makes an embedder's name and dimensions known to it."""
-    migrate(database, "mnemopi", STEPS)
-    migrate(database, "sessions", session_schema.STEPS)
+    said = speech_of(database)
+    migrate(database, "mnemopi", said.STEPS)
+    migrate(database, "sessions", said.SESSION_STEPS)
     if embedder is not None:
         register(database, *embedder)
 
 
 class MnemopiBackend:
-    """Memories in one SQLite file. Threads and processes share it; nothing is opened before the first verb.
+    """Memories in one database, an SQLite file or a PostgreSQL server's. Threads and processes share it; nothing is opened
+    before the first verb.
 
     With a `completer`, reflections and mental models are its words, checked against the memories that they cite. With an
     `embedder`, recall also finds by meaning; every memory of the file gets a vector of it in the background. What mental
@@ -125,7 +126,7 @@ class MnemopiBackend:
         replaced = dict.fromkeys(item.document_id for item in items if item.document_id and item.update_mode == "replace")
         if replaced:
             return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
-        with self.database.direct(write=True) as connection:
+        with self.database.direct(write=True, bank=scope.bank) as connection:
             receipt = store.add(connection, scope.bank, drafts, now=to_ticks(now))
         self._embed()
         return receipt
@@ -200,7 +201,7 @@ class MnemopiBackend:
         return self._purged(removal, always=True)
 
     def purge(self) -> str | None:
-        return upkeep.purge(self.database, self.settings.busy_timeout)
+        return upkeep.purge(self.database, self.settings.busy_timeout, thorough=True)
 
     def stats(self, scope: Scope) -> Stats:
         with self.database.read() as connection:
@@ -210,13 +211,13 @@ class MnemopiBackend:
         started = time.perf_counter()
         try:
             with self.database.direct() as connection:
-                version = rows_of(connection, "SELECT sqlite_version()")[0][0]
+                version = speech(connection).version(connection)
         except LorebankError as error:
             return Health(False, self.name, str(error))
-        return Health(True, self.name, f"`{self.database.path}`, SQLite {version}", time.perf_counter() - started)
+        return Health(True, self.name, f"`{self.database.name}`, {version}", time.perf_counter() - started)
 
     def check(self, scope: Scope) -> Integrity:
-        with self.database.write() as connection:
+        with speech_of(self.database).checking(self.database) as connection:
             return upkeep.check(connection, scope)
 
     def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
@@ -236,7 +237,7 @@ class MnemopiBackend:
             if self.database.opened:
                 self._purge_owed(max(0.0, ends - time.monotonic()))
         except UnavailableError:
-            logger.warning("`%s` was closed with a purge still to be done", self.database.path)
+            logger.warning("`%s` was closed with a purge still to be done", self.database.name)
         finally:
             self.database.close()
 
@@ -244,10 +245,11 @@ class MnemopiBackend:
         """Clears the traces of deleted memories; the purge follows once the deletion is committed."""
         self.models.forgotten(connection, scope, ids)
         upkeep.owe_purge(connection)
-        return Removal(tuple(ids))
+        return Removal(tuple(ids), beyond=speech_of(self.database).BEYOND)
 
     def _purged(self, removal: Removal, *, always: bool = False) -> Removal:
-        reason = self.purge() if removal.ids or always else None
+        wanted = removal.ids or always
+        reason = upkeep.purge(self.database, self.settings.busy_timeout) if wanted else None
         return replace(removal, purged=reason is None, reason=reason)
 
     def _purge_owed(self, wait: float) -> str | None:
@@ -287,7 +289,7 @@ class MnemopiBackend:
                     f"a backend is pickled with its {name}, and this one ({type(value).__name__}) can't be: "
                     "open the bank anew where it is needed"
                 ) from error
-        return {"url": f"sqlite:///{self.database.path}", "settings": self.settings, **lent}
+        return {"url": self.database.place.url, "settings": self.settings, **lent}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         lent = {"completer": state["completer"], "embedder": state["embedder"]}

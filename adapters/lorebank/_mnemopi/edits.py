@@ -59,13 +59,14 @@ def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -
         query = query.where(memories.c.type.in_(request.types))
     found: list[Memory] = []
     passed = 0
-    for row in connection.execute(query.execution_options(yield_per=PAGE)).mappings():
-        if _admitted(scope, request.selection, tags_of(row["tags"])):
-            passed += 1
-            if passed > request.offset:
-                found.append(to_memory(dict(row), row["bank_name"]))
-            if len(found) == request.limit:
-                break
+    with connection.execute(query.execution_options(yield_per=PAGE)) as rows:
+        for row in rows.mappings():
+            if _admitted(scope, request.selection, tags_of(row["tags"])):
+                passed += 1
+                if passed > request.offset:
+                    found.append(to_memory(dict(row), row["bank_name"]))
+                if len(found) == request.limit:
+                    break
     return tuple(found)
 
 
@@ -168,24 +169,18 @@ def choose(connection: Connection, scope: Scope, selection: Selection) -> list[C
 
 def remove(connection: Connection, chosen: Sequence[Chosen], now: int) -> None:
     """Deletes memories and (by trigger) their index entries and facts; who was superseded by one of them no longer says so."""
-    spoken_of = {
-        bank: facts.slots_of(connection, bank, [each.key for each in chosen if each.bank == bank]) for bank in _banks(chosen)
-    }
-    for each in chosen:
-        at = (memories.c.key == each.key, memories.c.bank == each.bank)
-        terms = connection.scalar(select(memories.c.terms).where(*at))
-        connection.execute(delete(memories).where(*at))
-        grow(connection, each.bank, size=-1, length=-_length(terms or ""))
-    for bank in _banks(chosen):
-        gone = [each.id for each in chosen if each.bank == bank]
+    for bank in {each.bank for each in chosen}:
+        gone = [each for each in chosen if each.bank == bank]
+        spoken_of = facts.slots_of(connection, bank, [each.key for each in gone])
         for start in range(0, len(gone), PAGE):
-            referring = update(memories).where(memories.c.bank == bank, memories.c.superseded_by.in_(gone[start : start + PAGE]))
-            connection.execute(referring.values(superseded_by=None))
-        facts.settle(connection, bank, spoken_of[bank], now)
-
-
-def _banks(chosen: Sequence[Chosen]) -> set[int]:
-    return {each.bank for each in chosen}
+            part = gone[start : start + PAGE]
+            at = (memories.c.bank == bank, memories.c.key.in_([each.key for each in part]))
+            lengths = [_length(terms) for terms in connection.scalars(select(memories.c.terms).where(*at))]
+            connection.execute(delete(memories).where(*at))
+            grow(connection, bank, size=-len(lengths), length=-sum(lengths))
+            referring = (memories.c.bank == bank, memories.c.superseded_by.in_([each.id for each in part]))
+            connection.execute(update(memories).where(*referring).values(superseded_by=None))
+        facts.settle(connection, bank, spoken_of, now)
 
 
 def based_on(text: str | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, literal, select, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, RowMapping, delete, insert, literal, select, update
 
 from lorebank._database.engine import Database
 from lorebank._domain.blocks import fold
@@ -212,7 +212,7 @@ class ModelStore:
 
     def _archive(self, connection: Connection, number: int, model_id: str) -> None:
         """Keeps what a model says now as a revision, with the record of what it was written from."""
-        told = (models.c.bank, models.c.id, models.c.content, literal(self.now()), models.c.based_on)
+        told = (models.c.bank, models.c.id, models.c.content, literal(self.now(), BigInteger), models.c.based_on)
         said = select(*told).where(*_at(number, model_id), models.c.content != "")
         connection.execute(insert(revisions).from_select(["bank", "model", "content", "replaced_at", "based_on"], said))
 

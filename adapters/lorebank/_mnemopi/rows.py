@@ -15,6 +15,7 @@ from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory, Writer
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.facts.store import realm
+from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits
@@ -140,11 +141,11 @@ def digest(item: Item, kind: str) -> bytes:
 
 
 COLUMNS = tuple(column.name for column in memories.columns)
-_FULL = f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value"  # noqa: S608
+_FULL = spoken(f"SELECT {', '.join(f'm.{name}' for name in COLUMNS)} FROM {{memories_by_key}}")  # noqa: S608
 
 
 def full_rows(connection: Source, keys: Sequence[int]) -> list[dict[str, Any]]:
-    """Whole rows by key, in the order of the keys; the caller has made sure that they may be read."""
+    """Whole rows by key, in any order; the caller has made sure that they may be read."""
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows_of(connection, _FULL, (json.dumps(keys),))]
 
 

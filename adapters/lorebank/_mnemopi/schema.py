@@ -196,6 +196,10 @@ STEPS: Sequence[Sequence[str]] = (
 )
 
 
+OWED = "SELECT name FROM chores WHERE name LIKE 'purge %'"
+"""The purges that are still to be done."""
+
+
 def key_range(bank: int) -> tuple[int, int]:
     """The lowest and the highest key a bank can hold."""
     return bank << SEQUENCE_BITS, ((bank + 1) << SEQUENCE_BITS) - 1

@@ -34,7 +34,7 @@ class StoredSessions:
 
     def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
         memories = _Memories(self.clock())
-        with self.database.direct(write=True) as connection:
+        with self.database.direct(write=True, bank=scope.bank) as connection:
             done = body(SessionRows(connection, _address(scope, session), memories))
         if memories.replaced:
             with self.database.write() as connection:

@@ -11,6 +11,7 @@ from typing import Any
 from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
 from lorebank._mnemopi.facts import store as facts
+from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.rows import DRAFTED, PLACED, Draft
 from lorebank._mnemopi.schema import key_range
 
@@ -19,9 +20,9 @@ _INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' 
 _KNOWN = """SELECT digest, key, id, invalidated_at IS NULL AND (valid_until IS NULL OR valid_until > ?) FROM memories
             WHERE bank = ? AND digest IN ({})"""
 _KNOWN_AT_ONCE = 500
-_AGAIN = """UPDATE memories SET evidence = evidence + ?, importance = max(importance, ?),
-            valid_until = CASE WHEN valid_until IS NULL OR ? IS NULL THEN NULL ELSE max(valid_until, ?) END
-            WHERE bank = ? AND key = ?"""
+_AGAIN = spoken("""UPDATE memories SET evidence = evidence + ?, importance = {greater}(importance, ?),
+            valid_until = CASE WHEN valid_until IS NULL OR CAST(? AS bigint) IS NULL THEN NULL
+            ELSE {greater}(valid_until, CAST(? AS bigint)) END WHERE bank = ? AND key = ?""")
 _REVIVE = """UPDATE memories SET evidence = evidence + ?, invalidated_at = NULL, superseded_by = NULL, valid_until = ?,
              mentioned_at = ? WHERE bank = ? AND key = ?"""
 _LAST_PLACE = "SELECT max(position) FROM memories WHERE bank = ? AND session = ?"

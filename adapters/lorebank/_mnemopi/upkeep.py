@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import secrets
 
 from sqlalchemy import Connection, delete, func, select, update
 
@@ -10,60 +10,32 @@ from lorebank._database.driver import Source, rows_of, run
 from lorebank._database.engine import Database
 from lorebank._domain.requests import Integrity, Stats
 from lorebank._domain.scope import Scope
+from lorebank._mnemopi.dialects import speech, speech_of
 from lorebank._mnemopi.rows import maybe_moment
-from lorebank._mnemopi.schema import banks, key_range, memories, models, revisions
+from lorebank._mnemopi.schema import OWED, banks, key_range, memories, models, revisions
 from lorebank._mnemopi.store import bank_number
-from lorebank.errors import UnavailableError
 
-_OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
-_OWED = "SELECT name FROM chores WHERE name LIKE 'purge %'"
-_CUT_WAIT = 100
-"""Milliseconds that the cut of the log waits for readers."""
 _STRAYS = """SELECT count(*) FROM vectors v WHERE v.bank = ?
              AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.key = v.key AND m.bank = v.bank)"""
-_CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
 
 
 def owe_purge(connection: Connection) -> None:
     """Notes, in the transaction that deletes, that the file is to be purged: a crash in between forgets nothing."""
-    run(connection, "INSERT INTO chores (name) VALUES ('purge ' || hex(randomblob(8)))")
+    run(connection, "INSERT INTO chores (name) VALUES (?)", (f"purge {secrets.token_hex(8)}",))
 
 
 def owes_purge(connection: Source) -> bool:
-    return bool(rows_of(connection, _OWED))
+    return bool(rows_of(connection, OWED))
 
 
-def purge(database: Database, wait: float) -> str | None:
-    """Removes every trace of deleted text from the file and its write-ahead log; gives why it could not, or `None`.
-
-    Deleted rows are overwritten (`secure_delete`), but the full-text index keeps the words of deleted rows until it is
-    merged, and the log keeps old pages until it is cut. A reader that still looks at an old snapshot blocks the cut; it
-    is not waited for. Other writers are, for `wait` seconds. The purge stays noted until it has succeeded; one that was noted
-    meanwhile stays noted, too.
-    """
-    try:
-        with database.alone(wait) as raw:
-            raw.execute("BEGIN IMMEDIATE")
-            owed = raw.execute(_OWED).fetchall()
-            raw.execute(_OPTIMIZE)
-            raw.execute("COMMIT")
-            raw.execute(f"PRAGMA busy_timeout = {_CUT_WAIT}")
-            blocked, _, _ = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if blocked:
-                return "a reader still uses an old snapshot of the file: the log is cut by the next purge"
-            raw.executemany("DELETE FROM chores WHERE name = ?", owed)
-    except UnavailableError as error:
-        return str(error)
-    return None
+def purge(database: Database, wait: float, *, thorough: bool = False) -> str | None:
+    """Removes what deleted rows have left; gives why it could not, or `None`. It stays noted until it has succeeded."""
+    return speech_of(database).purge(database, wait, thorough=thorough)
 
 
 def check(connection: Connection, scope: Scope) -> Integrity:
-    """Whether the file is sound: SQLite's own check, the full-text index against the rows, the counts of the scope's banks."""
-    problems = [str(row[0]) for row in rows_of(connection, "PRAGMA integrity_check") if row[0] != "ok"]
-    try:
-        run(connection, _CHECK_INDEX)
-    except sqlite3.DatabaseError as error:
-        problems.append(f"the full-text index does not fit the memories: {error}")
+    """Whether the database is sound: its own check, the full-text index against the rows, the counts of the scope's banks."""
+    problems = speech(connection).problems(connection)
     for name in scope.searched:
         number = bank_number(connection, name)
         if number is not None:
@@ -124,5 +96,5 @@ def stats(connection: Connection, database: Database, scope: Scope) -> Stats:
         mental_models=connection.scalar(select(func.count()).select_from(models).where(models.c.bank == number)) or 0,
         oldest=maybe_moment(oldest),
         newest=maybe_moment(newest),
-        bytes=sum(file.stat().st_size for file in database.files() if file.exists()),
+        bytes=speech_of(database).size(connection, database),
     )

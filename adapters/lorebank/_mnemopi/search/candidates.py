@@ -24,8 +24,8 @@ from lorebank._domain.memory import MemoryType
 from lorebank._domain.scope import TagRule
 from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
+from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.rows import tags_of, to_ticks
-from lorebank._mnemopi.schema import key_range
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.vectors.meaning import Meaning
 
@@ -40,18 +40,14 @@ common word."""
 NEIGHBOURED = 25
 """Neighbours are read of so many of the best matches: further down they never reached a result (measured)."""
 
-_POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?
-               AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"""
 _COLUMNS = "m.key, m.bank, m.session, m.position, m.speaker, m.mentioned_at, m.traits, m.importance, m.veracity, m.terms, m.tags"
 _LIVE = "m.type IN (?, ?, ?) AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)"
 _IN_PERIOD = f"""SELECT m.key FROM memories m WHERE m.bank = ? AND m.mentioned_at >= ? AND m.mentioned_at < ? AND {_LIVE}
                  ORDER BY m.mentioned_at DESC LIMIT ?"""  # noqa: S608 - our own names
 _NEWEST = f"""SELECT m.key FROM memories m WHERE m.bank = ? AND {_LIVE}
               ORDER BY m.mentioned_at DESC LIMIT ?"""  # noqa: S608 - our own names
-_BY_KEY = f"SELECT {_COLUMNS} FROM json_each(?) w CROSS JOIN memories m ON m.key = w.value WHERE {_LIVE}"  # noqa: S608 - our own names
-_BY_PLACE = f"""SELECT {_COLUMNS} FROM json_each(?) w CROSS JOIN memories m ON m.bank = json_extract(w.value, '$[0]')
-                AND m.session = json_extract(w.value, '$[1]') AND m.position = json_extract(w.value, '$[2]')
-                WHERE {_LIVE}"""  # noqa: S608 - our own names
+_BY_KEY = spoken(f"SELECT {_COLUMNS} FROM {{memories_by_key}} WHERE {_LIVE}")  # noqa: S608 - our own names
+_BY_PLACE = spoken(f"SELECT {_COLUMNS} FROM {{memories_by_place}} WHERE {_LIVE}")  # noqa: S608 - our own names
 
 Keys = NDArray[np.int64]
 Place = tuple[int, str, int]
@@ -121,7 +117,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     """The pool for a question: the memories that match it, by words and by meaning, and their neighbours."""
     question, size = wanted.question, wanted.size
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE) if admit.rule is None else corpus.size + 1
-    holders = {term: _postings(connection, corpus, term, bound) for term in question.terms}
+    holders = speech(connection).postings(connection, corpus.banks, question.terms, bound)
     weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
     lists = _leading(holders, weights, bound)
     if question.period is not None:
@@ -162,12 +158,6 @@ def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter)
 def rarity(total: int, found: int) -> float:
     """Inverse document frequency as in BM25: ln(1 + (N - n + 0.5) / (n + 0.5))."""
     return math.log(1 + (max(total, found) - found + 0.5) / (found + 0.5))
-
-
-def _postings(connection: Source, corpus: Corpus, term: str, bound: int) -> Keys:
-    """The keys of the memories that hold a term, newest first, `bound` at most from each bank."""
-    texts = [rows_of(connection, _POSTINGS, (f'"{term}"', *key_range(bank), bound))[0][0] for bank in corpus.banks]
-    return np.fromstring(",".join(filter(None, texts)), np.int64, sep=",")
 
 
 def _keys(found: Sequence[Row]) -> Keys:

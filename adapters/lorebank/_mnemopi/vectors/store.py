@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lorebank._database.driver import Row, Source, rows_of, run, run_many
 from lorebank._database.engine import Database
+from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.rows import ROLES
 from lorebank._mnemopi.schema import key_range
 from lorebank.errors import UsageError
@@ -21,22 +22,23 @@ from lorebank.errors import UsageError
 Keys = NDArray[np.int64]
 
 _MODEL = "SELECT number, dimensions, background FROM embedding_models WHERE name = ?"
-_NEW_MODEL = "INSERT OR IGNORE INTO embedding_models (name, dimensions) VALUES (?, ?)"
+_NEW_MODEL = "INSERT INTO embedding_models (name, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _BACKGROUND = "UPDATE embedding_models SET background = ? WHERE number = ?"
 _BANKS = "SELECT number, name, sequence FROM banks ORDER BY number"
 _LACKING = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.key = m.key AND v.model = ?)"
 _MISSING = f"""SELECT m.key, m.content, m.speaker FROM memories m WHERE m.key > ? AND m.key <= ? AND {_LACKING}
                ORDER BY m.key LIMIT ?"""  # noqa: S608 - our own names
 _LEFT = f"SELECT count(*) FROM memories m WHERE {_LACKING}"  # noqa: S608 - our own names
-_WRITE = """INSERT OR IGNORE INTO vectors (model, bank, key, vector)
-            SELECT ?, m.bank, m.key, ? FROM memories m WHERE m.key = ? AND m.content = ?"""
+_WRITE = """INSERT INTO vectors (model, bank, key, vector)
+            SELECT ?, m.bank, m.key, ? FROM memories m WHERE m.key = ? AND m.content = ? ON CONFLICT DO NOTHING"""
 _DROPPED = "SELECT dropped FROM banks WHERE number = ?"
-_NEWER = """SELECT v.number, v.key, v.vector, m.speaker FROM vectors v CROSS JOIN memories m ON m.key = v.key
-            WHERE v.model = ? AND v.bank = ? AND v.number > ? ORDER BY v.number LIMIT ?"""
-_NUMBERS = "SELECT group_concat(number) FROM (SELECT number FROM vectors WHERE model = ? AND bank = ? ORDER BY number)"
-_BY_NUMBER = """SELECT v.key, v.vector FROM json_each(?) w CROSS JOIN vectors v ON v.number = w.value
-                WHERE v.model = ? AND v.bank = ?"""
-_BY_KEY = "SELECT v.key, v.vector FROM json_each(?) w CROSS JOIN vectors v ON v.key = w.value AND v.model = ?"
+_NEWER = spoken("""SELECT v.number, v.key, v.vector, m.speaker FROM vectors v {memory_of_vector}
+                   WHERE v.model = ? AND v.bank = ? AND v.number > ? ORDER BY v.number LIMIT ?""")
+_NUMBERS = spoken(
+    "SELECT {joined_numbers} FROM (SELECT number FROM vectors WHERE model = ? AND bank = ? ORDER BY number) numbers"
+)
+_BY_NUMBER = spoken("SELECT v.key, v.vector FROM {vectors_by_number} WHERE v.model = ? AND v.bank = ?")
+_BY_KEY = spoken("SELECT v.key, v.vector FROM {vectors_by_key} AND v.model = ?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def register(database: Database, name: str, dimensions: int) -> None:
             known = model_of(connection, name)
     if known is not None and known.dimensions != dimensions:
         raise UsageError(
-            f"`embedder` {name!r} has {dimensions} dimensions; `{database.path}` holds vectors of that name with "
+            f"`embedder` {name!r} has {dimensions} dimensions; `{database.name}` holds vectors of that name with "
             f"{known.dimensions}: give another model another name"
         )
 

@@ -136,10 +136,10 @@ class VectorWriter(Forkable):
                 banks, model = store.all_banks(connection), store.model_of(connection, self.embedder.name)
             if self._opening != self.database.openings:
                 self._opening, self._seen = self.database.openings, {}
-            for bank, name, sequence in banks if model is not None else ():  # noqa: B007 - told where it fails
+            for bank, name, sequence in banks if model is not None else ():
                 seen = 0 if whole else self._seen.get(bank, 0)
                 if model is not None and (whole or sequence > seen):
-                    model = self._fill(turn, model, bank, key_range(bank)[0] + seen)
+                    model = self._fill(turn, model, (bank, name), key_range(bank)[0] + seen)
                     self._seen[bank] = sequence
             self.trouble.worked(name)
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything; it is told, and tried again
@@ -149,11 +149,12 @@ class VectorWriter(Forkable):
         refused = self._refused
         return f"the embedder refuses texts ({len(refused)}): {next(iter(refused.values()))}" if refused else None
 
-    def _fill(self, turn: _Turn, model: Model, bank: int, after: int) -> Model:
+    def _fill(self, turn: _Turn, model: Model, bank: tuple[int, str], after: int) -> Model:
         """Makes a bank's missing vectors, from the first key after `after` on, and once those of common sentences."""
+        number, name = bank
         while not turn.over:
             with self.database.direct() as connection:
-                passages = store.missing(connection, model.number, bank, after, BATCH)
+                passages = store.missing(connection, model.number, number, after, BATCH)
             if not passages:
                 break
             if model.background is None:
@@ -161,7 +162,7 @@ class VectorWriter(Forkable):
             made = self._possible([passage for passage in passages if passage not in self._refused])
             with turn.lock:
                 if not turn.over:
-                    with self.database.direct(write=True) as connection:
+                    with self.database.direct(write=True, bank=name) as connection:
                         store.write(connection, model.number, made)
             after = passages[-1].key
         return model

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 from lorebank._database.driver import Source, rows_of
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory, Writer
+from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.facts.store import realm
-from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.schema import memories
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits

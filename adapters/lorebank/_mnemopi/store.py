@@ -10,8 +10,8 @@ from typing import Any
 
 from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
-from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.dialects import spoken
+from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.rows import DRAFTED, PLACED, Draft
 from lorebank._mnemopi.schema import key_range
 

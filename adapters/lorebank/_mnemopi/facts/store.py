@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from lorebank._database.driver import Row, Source, rows_of, run, run_many
+from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.facts.asking import Asked
 from lorebank._mnemopi.facts.rules import Fact
 from lorebank._mnemopi.facts.truth import Statement, superseded
@@ -17,9 +18,7 @@ from lorebank._mnemopi.facts.truth import Statement, superseded
 WINDOW = 64
 """Statements of one slot that are compared, the newest."""
 _INSERT = "INSERT INTO facts (bank, key, realm, subject, relation, value, holds) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_SLOTS = (
-    "SELECT DISTINCT f.realm, f.subject, f.relation FROM json_each(?) w CROSS JOIN facts f ON f.key = w.value WHERE f.bank = ?"
-)
+_SLOTS = spoken("SELECT DISTINCT f.realm, f.subject, f.relation FROM {facts_by_key} WHERE f.bank = ?")
 _STATEMENTS = """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds, m.mentioned_at, m.id, m.superseded_by,
                  (SELECT count(*) FROM facts o WHERE o.key = f.key)
                  FROM facts f JOIN memories m ON m.key = f.key
@@ -27,10 +26,12 @@ _STATEMENTS = """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds,
                  AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)
                  ORDER BY m.mentioned_at DESC, f.number DESC LIMIT ?"""
 _MARK = "UPDATE memories SET superseded_by = ? WHERE bank = ? AND key = ?"
-_ASKED = """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds, m.mentioned_at
-            FROM json_each(?) w CROSS JOIN facts f ON f.bank = ? AND f.relation = w.value JOIN memories m ON m.key = f.key
-            WHERE m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)
-            ORDER BY m.mentioned_at DESC LIMIT ?"""
+_ASKED = spoken(
+    """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds, m.mentioned_at
+       FROM {facts_by_relation} JOIN memories m ON m.key = f.key
+       WHERE m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)
+       ORDER BY m.mentioned_at DESC LIMIT ?"""
+)
 ASKED_AT_MOST = 256
 """Statements of one bank that are looked at for a question, the newest."""
 

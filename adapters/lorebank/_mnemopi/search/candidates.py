@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from lorebank._database.driver import Row, Source, rows_of
 from lorebank._domain.memory import MemoryType
 from lorebank._domain.scope import TagRule
+from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
-from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.vectors.meaning import Meaning

@@ -89,6 +89,6 @@ def test_there_are_no_tables_that_the_code_does_not_name(bank: Bank, file: Path)
     own = {name for name in found if not name.startswith(("memory_terms", "sqlite_"))}
     sessions = {"sessions", "cursors", "histories", "traces"}
     models = {"mental_models", "mental_model_revisions", "embedding_models"}
-    assert own - sessions - models == {"banks", "chores", "memories", "vectors", "lorebank_schema"}
+    assert own - sessions - models == {"banks", "chores", "facts", "memories", "vectors", "lorebank_schema"}
     assert models < own
     assert sessions < own

@@ -73,9 +73,12 @@ def add(database: Database, name: str, bank: str | None = None) -> None:
         connection.execute(text("INSERT INTO things VALUES (:name)"), {"name": name})
 
 
+OURS = "FROM pg_stat_activity WHERE application_name = 'lorebank' AND datname = current_database()"
+
+
 def terminate(schema: Schema) -> int:
-    """Ends every connection of lorebank's to the server, as a restart of it would."""
-    return len(schema.sql("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'lorebank'"))
+    """Ends every connection of lorebank's to the database, as a restart of the server would."""
+    return len(schema.sql(f"SELECT pg_terminate_backend(pid, 5000) {OURS}"))
 
 
 def test_both_spellings_of_the_url_open_a_bank(postgres_url: str) -> None:
@@ -267,7 +270,7 @@ def test_a_process_uses_a_bounded_number_of_connections(bank: Bank, schema: Sche
         thread.start()
     most = 0
     while any(thread.is_alive() for thread in threads):
-        most = max(most, schema.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lorebank'")[0][0])
+        most = max(most, schema.sql(f"SELECT count(*) {OURS}")[0][0])
     for thread in threads:
         thread.join()
     assert 0 < most <= POOL + MORE

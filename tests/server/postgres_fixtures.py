@@ -1,4 +1,4 @@
-"""PostgreSQL as fixtures: one server for a test run, a schema of its own for each test.
+"""PostgreSQL as fixtures: one server for a test run, a database for each of its processes, a schema for each test.
 
 A test that uses one of them is marked `postgres`. A server that can't be had is an error of each of these tests; only
 `--without-postgres` skips them, and says so.
@@ -45,13 +45,18 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.fixture(scope="session")
 def postgres(pytestconfig: pytest.Config) -> Iterator[str]:
-    """The URL of the run's server."""
+    """The URL of this process's own database on the run's server: what others have open there keeps no row of it."""
     run = getattr(pytestconfig, "workerinput", {}).get("testrunuid", uuid.uuid4().hex)
     try:
         lease = Lease(run)
     except PostgresMissingError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-    yield lease.url
+    import psycopg
+
+    name = f"tests_{uuid.uuid4().hex[:16]}"
+    with psycopg.connect(lease.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield lease.url.rpartition("/")[0] + f"/{name}"
     lease.close()
 
 

@@ -17,7 +17,7 @@ from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex", "export"))]
+PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex", "mnemopi", "export"))]
 PYTHON = [example for example in find_examples(*PAGES) if example.prefix == "python"]
 
 

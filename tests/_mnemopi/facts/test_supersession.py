@@ -194,3 +194,17 @@ def test_an_imported_bank_knows_what_holds(bank: Bank, tmp_path: Path) -> None:
     other.import_(tmp_path / "bank.jsonl")
     assert [other.get(each).superseded_by for each in (old, new, latest)] == [new, latest, None]
     assert first(other, "Where do I live?") == "I moved to Rome."
+
+
+def test_a_forgotten_fact_is_nowhere(url: str, bytes_of: Callable[[], bytes]) -> None:
+    """Not in the table of facts nor in its indexes: no page of the file holds its words."""
+    with open_bank(url, bank="alice") as bank:
+        tell(bank, "I live in Oslo.", "My favourite colour is green.")
+        [gone] = tell(bank, "I love quokkas.")
+        assert b"quokka" in bytes_of()
+        assert bank.forget(gone).purged
+        assert b"quokka" not in bytes_of()
+        bank.update(tell(bank, "I love wombats.")[0], content="I love tea.")
+        bank.purge()
+        assert b"wombat" not in bytes_of()
+        assert bank.check().problems == ()

@@ -41,6 +41,14 @@ def test_memories_are_numbered_lines_with_date_and_speaker() -> None:
     assert "<mental_models>" not in prompt
 
 
+def test_what_was_replaced_says_by_which() -> None:
+    """Where that one is shown, too."""
+    old = Memory("o", "I live in Berlin.", superseded_by="n")
+    new = Memory("n", "I moved to Lisbon.")
+    assert "[1] I moved to Lisbon.\n[2] (replaced by [1]) I live in Berlin.\n" in reflect_prompt("Where?", None, [new, old])
+    assert "[1] I live in Berlin.\n" in reflect_prompt("Where?", None, [old])
+
+
 @pytest.mark.parametrize("ask", [reflect_prompt, structured_prompt])
 def test_hostile_text_stays_inside_the_block(ask: Any) -> None:
     """No memory, question or context opens or closes a block, begins a line of its own or is taken for a template."""

@@ -6,6 +6,7 @@ Spanish "sin"), but a query in that language is searched without them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 ENGLISH = frozenset(
@@ -51,9 +52,11 @@ JAPANESE = frozenset(
     """
     です ます まし した して した たの のは のが のを のか すか ます から まで ので には では とは ての にし をし でし こと もの
     それ これ どれ どこ いつ なに ない なの って たち たい いる いた ある あり った てい しま せん だっ との よう
+    教え えて 何を 何が 何で 何の 何に 誰が 誰を 誰と 誰の 何
     """.split()  # noqa: SIM905
 )
-"""Pairs of characters that Japanese grammar is made of."""
+"""Pairs of characters that Japanese grammar and asking are made of."""
+_HIRAGANA = re.compile("[\u3041-\u309f]{2}")
 
 FILLERS = frozenset("please tell know remember remind recall say said mention mentioned talk told ask asked".split())  # noqa: SIM905
 """English words of asking."""
@@ -67,3 +70,8 @@ def of_query(words: Sequence[str]) -> frozenset[str]:
     best = max(counts, key=lambda language: counts[language])
     foreign = OTHERS[best] if counts[best] > sum(word in ENGLISH for word in words) else frozenset[str]()
     return FILLERS | JAPANESE | foreign
+
+
+def is_grammar(term: str) -> bool:
+    """Whether a term of a query is a pair of hiragana, which Japanese writes its grammar in, and few words of meaning."""
+    return _HIRAGANA.fullmatch(term) is not None

@@ -16,7 +16,7 @@ from typing import cast
 
 import Stemmer
 
-from lorebank._mnemopi.search.function_words import ENGLISH, of_query
+from lorebank._mnemopi.search.function_words import ENGLISH, is_grammar, of_query
 
 MAX_TERM = 64
 """Characters a term may have; longer runs (hashes, base64) are cut."""
@@ -93,7 +93,8 @@ def query_terms(text: str) -> list[str]:
     """The distinct terms of a query, without its function words and words of asking where other words remain."""
     distinct = list(dict.fromkeys(terms(text)))
     quiet = frozenset(map(stem, of_query(words(text))))
-    return [term for term in distinct if term not in quiet] or distinct
+    telling = [term for term in distinct if term not in quiet] or distinct
+    return [term for term in telling if not is_grammar(term)] or telling
 
 
 def content_words(text: str) -> list[str]:

@@ -125,7 +125,7 @@ def test_the_environment_says_what_is_checked(url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "told"),
     [
-        (["--url", "ftp://ana:secret@example.com"], {}, "sqlite:///, https://"),
+        (["--url", "ftp://ana:secret@example.com"], {}, "sqlite:///, postgresql://"),
         (["--bank", "a/b"], {}, "'/'"),
         (["--api-key-env", "NO_SUCH_KEY"], {}, "NO_SUCH_KEY"),
         ([], {"HINDSIGHT_API_URL": "sqlite:///x.db"}, "HINDSIGHT_API_URL"),

@@ -72,9 +72,11 @@ def said_by(agent: Any) -> str:
     return asyncio.run(run())
 
 
-def test_there_are_eleven_fences() -> None:
-    """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server, two exports."""
-    assert len(PYTHON) == 11
+def test_there_are_twelve_fences() -> None:
+    """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server, two exports,
+    what changes.
+    """
+    assert len(PYTHON) == 12
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

@@ -42,6 +42,8 @@ CHANGES = [
         "Which mode was preferred before?",
     ),
     ("Ana lives in Rome.", "Ana moved to Milan.", "Where does Ana live?", "Where did Ana live before?"),
+    ("I'm 34 years old.", "I turned 35 today.", "How old am I?", "How old was I before?"),
+    ("My name is Ella Braun.", "My name is Ella Weiss.", "What is my first name?", "What was my name before?"),
     ("Ich wohne in Köln.", "Ich bin nach Bremen gezogen.", "Wo wohne ich?", "Wo habe ich früher gewohnt?"),
 ]
 
@@ -106,6 +108,14 @@ def test_an_update_carries_its_facts_along(bank: Bank) -> None:
     assert first(bank, "Where do I live?") == "I moved to Lisbon."
     bank.update(old, content="I live in Lisbon, Portugal.")
     assert bank.get(old).superseded_by is None
+
+
+def test_a_replacement_that_was_named_outlives_an_update(bank: Bank) -> None:
+    """Who invalidated a memory said what holds instead; its text or tags may change all the same."""
+    old, new = tell(bank, "The code is lost.", "The code is found.")
+    bank.invalidate(old, replacement=new)
+    bank.update(old, tags=["former"], content="I live in Berlin.")
+    assert bank.get(old).superseded_by == new
 
 
 def test_what_is_told_again_lives_again(bank: Bank) -> None:

@@ -26,6 +26,7 @@ _STATEMENTS = """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds,
                  AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)
                  ORDER BY m.mentioned_at DESC, f.number DESC LIMIT ?"""
 _MARK = "UPDATE memories SET superseded_by = ? WHERE bank = ? AND key = ?"
+_UNMARK = "UPDATE memories SET superseded_by = NULL WHERE bank = ? AND key = ? AND invalidated_at IS NULL"
 _ASKED = spoken(
     """SELECT f.key, f.realm, f.subject, f.relation, f.value, f.holds, m.mentioned_at
        FROM {facts_by_relation} JOIN memories m ON m.key = f.key
@@ -50,10 +51,10 @@ def write(connection: Source, bank: int, told: Sequence[tuple[int, str, Sequence
 
 
 def rewrite(connection: Source, bank: int, key: int, told: tuple[str, Sequence[Fact]], now: int) -> None:
-    """Replaces the facts of a memory that was changed."""
+    """Replaces the facts of a memory that was changed. What took the place of an invalidated one stays: somebody said so."""
     before = slots_of(connection, bank, [key])
     run(connection, "DELETE FROM facts WHERE key = ?", (key,))
-    run(connection, _MARK, (None, bank, key))
+    run(connection, _UNMARK, (bank, key))
     write(connection, bank, [(key, *told)], now)
     settle(connection, bank, before, now)
 

@@ -15,8 +15,8 @@ MAX_TERMS = 64
 _FIRST_PERSON = frozenset("i me my mine myself ich mich mir mein meine meinen yo mi mí je moi mon ma".split())  # noqa: SIM905
 _OURS = frozenset("we our us ours wir uns unser unsere nosotros nuestro nuestra nous notre".split())  # noqa: SIM905
 _FORMER = re.compile(
-    r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|old|
-    first|back\ then|prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|
+    r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|
+    (?<!how\ )old|first(?!\ name)|back\ then|prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|
     fr[uü]her|vorher|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatte|wohnte|
     antes|anterior|al\ principio|primero|era|ten[ií]a|viv[ií]a|
     avant|auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]tait)\b|

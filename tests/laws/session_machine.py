@@ -180,7 +180,7 @@ class World:
     def rewind(self, t: int, keep: int) -> None:
         """Back to an earlier point; what came after it is a branch."""
         talk = self.talk(t)
-        if not talk.full or not talk.history:
+        if not talk.full or not talk.history or talk.vague_when_rewritten:
             return
         talk.branches.append(list(talk.history))
         talk.history = talk.history[: keep % (len(talk.history) + 1)]
@@ -189,7 +189,7 @@ class World:
     def branch(self, t: int, which: int) -> None:
         """Back to a branch that was left."""
         talk = self.talk(t)
-        if talk.branches:
+        if talk.branches and not talk.vague_when_rewritten:
             talk.branches.append(talk.history)
             talk.history = list(talk.branches.pop(which % (len(talk.branches) - 1) if len(talk.branches) > 1 else 0))
             self._rewritten(talk)
@@ -231,7 +231,10 @@ class World:
     def skip(self, t: int, p: int = 0) -> None:
         """The next run is not retained. Only between two runs: within one it is open which is meant."""
         talk, process = self.talk(t), self.processes[p % 2]
+        if talk.blind and not talk.unique and not talk.plain:
+            return
         if talk.run in talk.over or not talk.open:
+            talk.skips = True
             process.session(talk).skip_next()
             process.changed(talk)["skip"] = NEXT
             talk.open = False

@@ -112,6 +112,7 @@ class Talk:
     chosen: Chosen = field(default_factory=Chosen)
     over: set[int] = field(default_factory=set)
     skipped: set[int] = field(default_factory=set)
+    skips: bool = False
     edited: set[int] = field(default_factory=set)
     """Runs whose messages do not stand in one place all the time."""
     fates: list[Fate] = field(default_factory=list)
@@ -132,6 +133,11 @@ class Talk:
     def blind(self) -> bool:
         """Whether its messages are told apart by their place in the history only."""
         return self.kind == "full"
+
+    @property
+    def vague_when_rewritten(self) -> bool:
+        """Whether a rewritten history would leave open which run is skipped: its messages read alike, and have no ids."""
+        return self.blind and not self.unique and self.skips
 
     def new(self, role: Literal["user", "assistant", "system"], choice: int = 0, *, id: str | None = None) -> Said:
         self.count += 1
@@ -175,18 +181,20 @@ class Talk:
         if any(said[place].run != call.run for place in fresh):
             self.edited.add(call.run)  # what nobody had handed over in its own run counts for this one
         self.exact = self.exact and not self._doubtful(call, said, [names[-1] not in self.names for _, names in named])
+        asked: Fate | None = None
         for place, (each, names) in enumerate(named):
             fate = known[place]
             if fate is None:
-                fate = Fate(each.line, self._fate(each, call, broken=call.cancelled and place >= half))
+                fate = Fate(each.line, self._fate(each, call, asked, broken=call.cancelled and place >= half))
                 fate.run, fate.observed = call.run, not call.named
                 self.fates.append(fate)
             elif fate.run != call.run and (fate.observed or not call.named):
                 self._strange(fate)
             fate.observed = fate.observed and not call.named
+            asked = fate if each.role == "user" else asked
             for name in names:
                 self.names.setdefault(name, fate)
-        if call.full:
+        if call.full and fresh:  # an older list that is handed over once more is not the last history
             self.last = call.said
         if call.ending or any(said[place].role == "user" for place in fresh):
             self.begun = None if call.ending or not users else said[users[-1]].line
@@ -221,7 +229,7 @@ class Talk:
             names.append(("run", call.run, each.line, sum(other.line == each.line for other in said[:place])))
         return names
 
-    def _fate(self, said: Said, call: Handed, *, broken: bool) -> Literal["kept", "out", "any"]:
+    def _fate(self, said: Said, call: Handed, asked: Fate | None, *, broken: bool) -> Literal["kept", "out", "any"]:
         chosen = self.chosen
         if chosen.mode != "normal" or not chosen.retain:
             return "out"
@@ -234,7 +242,9 @@ class Talk:
         if self.blind and not self.plain and call.ending and said.line == self.begun:
             return "any"  # the run that has begun ends; whether it is the same message is in doubt
         doubled = any(fate.line == said.line and fate.fate != "kept" for fate in self.fates)
-        return "any" if self.blind and not self.plain and doubled else "kept"
+        answers = said.role == "assistant" and asked is not None
+        unsure = answers and (asked.fate == "any" or asked.run in self.skipped)  # it reads as one of the skipped run
+        return "any" if self.blind and not self.plain and (doubled or unsure) else "kept"
 
     # What must be there
 

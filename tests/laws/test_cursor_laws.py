@@ -32,6 +32,7 @@ class Rows:
 
     taken: dict[bytes, Known] = field(default_factory=dict)
     last: list[bytes] = field(default_factory=list)
+    head: bytes | None = None
     opened: bytes | None = None
     lines: list[Line] = field(default_factory=list)
     mode: str = "normal"
@@ -86,7 +87,7 @@ class PlainSession:
         said = [each for each in messages if each.role != "system"]
         full, run = history == "full", None if run_id is None else run_of(run_id)
         marks = marks_of(said, full=full)
-        past = Past(lambda: rows.last, len(rows.last), opened=rows.opened if ending else None)
+        past = Past(lambda: rows.last, len(rows.last), rows.head, opened=rows.opened if ending else None)
         sifted = sift(marks, run=run, lookup=rows.known, past=past)
         out, lasting = self._out(said, sifted, run_id or len(rows.taken), ending=ending, cancelled=cancelled)
         users = [mark.digest for mark, each in zip(marks, said, strict=True) if each.role == "user"]
@@ -96,6 +97,7 @@ class PlainSession:
         rows.claim([skipped(marks[place], place) for place in lasting if full and marks[place].id is None])
         if full and any(each.id is None for each in said):
             rows.last = [mark.digest[:SIZE] for mark in marks]
+            rows.head = marks[-1].chain
 
     def _out(
         self, said: Sequence[Message], sifted: Sifted, run: object, *, ending: bool, cancelled: bool

@@ -72,6 +72,9 @@ Lookup = Callable[[Sequence[bytes]], Mapping[bytes, Known]]
 class Sifted:
     """The places of the new messages, those of messages that were passed over before, when others were first seen, the
     identities to take, and what the running run has said so far.
+
+    `anchor` is the last place of a message that is surely known, -1 where there is none; `moved` are new messages of a history
+    that was rewritten whose words stand in the last one.
     """
 
     fresh: tuple[int, ...]
@@ -79,19 +82,33 @@ class Sifted:
     seen: Mapping[int, float]
     claims: tuple[Claim, ...]
     counted: Counter[bytes]
+    anchor: int
+    moved: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """What is known of a rewritten history by the last one: the places of known messages, of those among them that were skipped
+    on purpose, and of messages whose words stand somewhere in the last one.
+    """
+
+    known: tuple[int, ...] = ()
+    skipped: frozenset[int] = frozenset()
+    moved: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
     """What is known beside identities.
 
-    `last` asks for the digests of the last full history, `length` messages. `before` messages, all known, stand ahead of those
-    that are sifted; `counted` are those of them that belong to the running run. `opened` is the user message that the running
+    `last` asks for the digests of the last full history, `length` messages, whose chain is `head`. `before` messages, all known,
+    stand ahead of those that are sifted; `counted` are those of them that belong to the running run. `opened` is the user message that the running
     turn began with.
     """
 
     last: Callable[[], Sequence[bytes]]
     length: int
+    head: bytes | None = None
     before: int = 0
     counted: Counter[bytes] = field(default_factory=Counter[bytes])
     opened: bytes | None = None
@@ -136,13 +153,13 @@ def sift(marks: Sequence[Mark], *, run: bytes | None, lookup: Lookup, past: Past
     taken = lookup([identity for mark in marks for identity in (mark.id, mark.chain) if identity is not None])
     named = [_by_name(mark, taken) for mark in marks]
     known: dict[int, Known | None] = {place: row for place, row in enumerate(named) if row is not None}
-    aligned, left_out = _aligned(marks, known, lookup, past)
-    known |= dict.fromkeys(aligned)
+    aligned = _aligned(marks, known, lookup, past)
+    known |= dict.fromkeys(aligned.known)
     runs, counted = ({}, Counter[bytes]()) if run is None else _runs(marks, known, run, past.counted)
     observed = lookup(list(runs.values()))
     fresh: list[int] = []
     times = {place: row.seen for place, row in known.items() if row is not None and row.seen is not None}
-    passed = {place for place, row in known.items() if row is not None and not row.kept} | left_out
+    passed = {place for place, row in known.items() if row is not None and not row.kept} | aligned.skipped
     claims: dict[bytes, Claim] = {}
     for place, mark in enumerate(marks):
         seen = observed.get(runs.get(place, b""))
@@ -157,7 +174,9 @@ def sift(marks: Sequence[Mark], *, run: bytes | None, lookup: Lookup, past: Past
         for identity in (mark.chain if mark.id is None else mark.id, runs.get(place)):
             if identity is not None and identity not in taken and identity not in observed:
                 claims.setdefault(identity, Claim(identity, place, own_run, mark.id, place not in passed, times.get(place)))
-    return Sifted(tuple(fresh), frozenset(passed), times, tuple(claims.values()), counted)
+    anchor = max(set(range(len(marks))) - set(fresh) - aligned.skipped, default=-1)
+    moved = aligned.moved.intersection(fresh)
+    return Sifted(tuple(fresh), frozenset(passed), times, tuple(claims.values()), counted, anchor, moved)
 
 
 def _by_name(mark: Mark, taken: Mapping[bytes, Known]) -> Known | None:
@@ -190,17 +209,15 @@ def _runs(
     return found, said
 
 
-def _aligned(marks: Sequence[Mark], known: Mapping[int, Known | None], lookup: Lookup, past: Past) -> tuple[list[int], set[int]]:
-    """What else is known of a full history whose beginning has changed: places of messages without ids, and those among them
-    that were skipped on purpose.
-    """
+def _aligned(marks: Sequence[Mark], known: Mapping[int, Known | None], lookup: Lookup, past: Past) -> Aligned:
+    """What else is known of a full history whose beginning has changed, of its messages without ids."""
     doubtful = [place for place, mark in enumerate(marks) if place not in known and mark.id is None and mark.chain is not None]
     if not doubtful:
-        return [], set()
-    end = doubtful[0]
-    if end + past.before >= past.length and all(place in known for place in range(end)):
-        return [], set()  # the last history, and what was said since
-    start, length = tail(past.last(), [mark.digest[:SHORT] for mark in marks])
+        return Aligned()
+    if _goes_on(marks, doubtful[0], past):
+        return Aligned()
+    last = past.last()
+    start, length = tail(last, [mark.digest[:SHORT] for mark in marks])
     convincing = sum(mark.length for mark in marks[start : start + length]) >= CONVINCING
     found = [place for place in doubtful if convincing and start <= place < start + length]
     if not past.before and 0 not in known:  # compacted while the turn was running: a branch would begin with what is known
@@ -208,8 +225,16 @@ def _aligned(marks: Sequence[Mark], known: Mapping[int, Known | None], lookup: L
     sure = range(start + length, len(marks)) if convincing else range(0)
     names = {place: skipped(marks[place]).identity for place in doubtful if place not in sure}
     skips = lookup(list(names.values()))
-    left_out = {place for place, name in names.items() if name in skips}
-    return list({*found, *left_out}), left_out
+    left_out = frozenset(place for place, name in names.items() if name in skips)
+    heard = {*last}
+    moved = [place for place in doubtful if marks[place].length >= CONVINCING and marks[place].digest[:SHORT] in heard]
+    return Aligned(tuple({*found, *left_out}), left_out, frozenset(moved))
+
+
+def _goes_on(marks: Sequence[Mark], end: int, past: Past) -> bool:
+    """Whether a history is the last one, up to the place `end` at most, and what was said since."""
+    at = past.length - past.before - 1
+    return at < 0 or (at < end and marks[at].chain == past.head)
 
 
 def tail(last: Sequence[bytes], now: Sequence[bytes]) -> tuple[int, int]:

@@ -21,7 +21,8 @@ Mode = Literal["normal", "read-only", "ignored", "tools-only"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 History = Literal["full", "delta"]
 NEXT = "next"
-"""A pending `skip_next`: the next run is not retained. Once that run has begun, its turn and id stand in its place."""
+"""A pending `skip_next`: the next run is not retained. Once that run has begun, its turn, its id and its user message's digest
+stand in its place."""
 TAG_CHARS = 80
 
 

@@ -78,7 +78,7 @@ class Handled:
     def past(self, ledger: SessionLedger, former: Progress, run: bytes | None, opened: bytes | None = None) -> Past:
         """What the cursor is told of it."""
         counted = self.counted if self.run == run else Counter[bytes]()
-        return Past(ledger.history, former.history, len(self.keys), counted, opened)
+        return Past(ledger.history, former.history, former.head, len(self.keys), counted, opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Judged:
 def judge(view: View, sifted: Sifted, choices: Choices, settings: RetainSettings, turn: tuple[int, bytes]) -> Judged:
     """What becomes of the new messages of a turn: its number, and the digest of its user message."""
     tags = tuple(dict.fromkeys((*choices.tags, *settings.base_tags)))
-    skipped, skip = _skipped(view, sifted, choices.skip, turn[0])
+    skipped, skip = _skipped(view, sifted, choices.skip, turn)
     if (reason := _withheld(choices, settings)) is not None:
         everything = frozenset(sifted.fresh)
         return Judged(everything, everything, 0, reason, tags, skip)
@@ -164,35 +164,41 @@ def _withheld(choices: Choices, settings: RetainSettings) -> str | None:
     return None
 
 
-def _skipped(view: View, sifted: Sifted, skip: str | None, turns: int) -> tuple[frozenset[int], str | None]:
-    """The new messages of a run that is skipped, and what is noted of it: its turn and id, until another one begins.
+def _skipped(view: View, sifted: Sifted, skip: str | None, turn: tuple[int, bytes]) -> tuple[frozenset[int], str | None]:
+    """The new messages of a run that is skipped, and what is noted of it until another one begins: its turn, its id, and the
+    digest of its user message.
 
-    What answers a message of it, before the next new user message, still belongs to it.
+    What answers that message, before the next new user message, still belongs to it.
     """
     if skip is None:
         return frozenset(), None
     run = "" if view.run is None else view.run.hex()
+    noted = f"{turn[0]}:{run}:{turn[1].hex()}"
     if skip == NEXT:
         new = _behind_all_known(view, sifted)
-        return new, f"{turns}:{run}" if new else NEXT
-    turn, _, skipped_run = skip.partition(":")
-    if (skipped_run and run == skipped_run) or turn == str(turns):
-        return frozenset(sifted.fresh), skip
+        return new, noted if new else NEXT
+    turns, skipped_run, asked = f"{skip}::".split(":")[:3]
+    if skipped_run and run == skipped_run:
+        return frozenset(sifted.fresh), noted
+    goes_on = turns == str(turn[0])
+    unasked = goes_on and not (run and skipped_run)
     first = next((place for place in sifted.fresh if view.messages[place].role == "user"), len(view.messages))
-    return frozenset(place for place in sifted.fresh if place < first and _answers_passed(view, sifted, place)), None
+    answers = [place for place in sifted.fresh if place < first and _answers(view, sifted, place, asked, unasked=unasked)]
+    return frozenset(answers), skip if goes_on else None
 
 
 def _behind_all_known(view: View, sifted: Sifted) -> frozenset[int]:
-    """The new messages of the run that begins: in a full history what stands ahead of known ones are edits of earlier runs."""
-    known = set(range(len(view.messages))) - set(sifted.fresh) if view.call.full else set[int]()
-    last = max(known, default=-1)
-    return frozenset(place for place in sifted.fresh if place > last)
+    """The new messages of the run that begins: in a full history what stands ahead of known ones are edits of earlier runs, and
+    what the last history held was said in one.
+    """
+    behind = sifted.anchor if view.call.full else -1
+    return frozenset(place for place in sifted.fresh if place > behind and place not in sifted.moved)
 
 
-def _answers_passed(view: View, sifted: Sifted, place: int) -> bool:
-    """Whether the user message before a place was passed over."""
-    users = [before for before in range(place) if view.messages[before].role == "user"]
-    return bool(users) and users[-1] in sifted.passed
+def _answers(view: View, sifted: Sifted, place: int, asked: str, *, unasked: bool) -> bool:
+    """Whether a message follows the user message of this digest that was passed over; `unasked` is for one that follows none."""
+    user = next((before for before in reversed(range(place)) if view.messages[before].role == "user"), None)
+    return unasked if user is None else user in sifted.passed and view.marks[user].digest.hex() == asked
 
 
 def _cancelled(view: View, settings: RetainSettings) -> int:

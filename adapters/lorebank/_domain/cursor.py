@@ -102,8 +102,8 @@ class Past:
     """What is known beside identities.
 
     `last` asks for the digests of the last full history, `length` messages, whose chain is `head`. `before` messages, all known,
-    stand ahead of those that are sifted; `counted` are those of them that belong to the running run. `opened` is the user message that the running
-    turn began with.
+    stand ahead of those that are sifted; `counted` are those of them that belong to the running run. `opened` is the user
+    message that the running turn began with.
     """
 
     last: Callable[[], Sequence[bytes]]

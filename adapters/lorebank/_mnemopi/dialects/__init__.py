@@ -39,9 +39,9 @@ class Speech(Protocol):
         ...
 
     def postings(
-        self, connection: Source, banks: Sequence[int], terms: Sequence[str], bound: int
-    ) -> Mapping[str, NDArray[np.int64]]:
-        """For each term the keys of the memories that hold it, newest first, `bound` at most from each bank."""
+        self, connection: Source, banks: Sequence[int], wanted: Sequence[Sequence[str]], bound: int
+    ) -> list[NDArray[np.int64]]:
+        """For each group of terms the keys of the memories that hold any of them, the newest, `bound` at most from each bank."""
         ...
 
     def version(self, connection: Source) -> str:

@@ -138,14 +138,15 @@ _DEAD = """SELECT coalesce(sum(s.n_dead_tup), 0) FROM pg_stat_all_tables s, unne
            WHERE s.relid = to_regclass(name)"""
 
 
-def postings(connection: Source, banks: Sequence[int], terms: Sequence[str], bound: int) -> Mapping[str, NDArray[np.int64]]:
+def postings(connection: Source, banks: Sequence[int], wanted: Sequence[Sequence[str]], bound: int) -> list[NDArray[np.int64]]:
     """All terms at once: a server is asked one question, not one for each."""
     lows, highs = zip(*map(schema.key_range, banks), strict=True) if banks else ((), ())
-    texts: dict[str, list[str]] = {term: [] for term in terms}
-    if terms and banks:
-        for term, keys in rows_of(connection, _POSTINGS, (bound, list(terms), list(lows), list(highs))):
+    texts: dict[str, list[str]] = {term: [] for group in wanted for term in group}
+    if texts and banks:
+        for term, keys in rows_of(connection, _POSTINGS, (bound, list(texts), list(lows), list(highs))):
             texts[term] += [keys] if keys else []
-    return {term: np.fromstring(",".join(parts), np.int64, sep=",") for term, parts in texts.items()}
+    held = [np.fromstring(",".join(part for term in group for part in texts[term]), np.int64, sep=",") for group in wanted]
+    return [keys if len(group) == 1 else np.unique(keys) for group, keys in zip(wanted, held, strict=True)]
 
 
 def version(connection: Source) -> str:

@@ -43,13 +43,13 @@ _CUT_WAIT = 100
 """Milliseconds that the cut of the log waits for readers."""
 
 
-def postings(connection: Source, banks: Sequence[int], terms: Sequence[str], bound: int) -> Mapping[str, NDArray[np.int64]]:
+def postings(connection: Source, banks: Sequence[int], wanted: Sequence[Sequence[str]], bound: int) -> list[NDArray[np.int64]]:
     """From the full-text index, within each bank's range of keys."""
-    found: dict[str, NDArray[np.int64]] = {}
-    for term in terms:
-        ranges = [(f'"{term}"', *schema.key_range(bank), bound) for bank in banks]
-        texts = [rows_of(connection, _POSTINGS, each)[0][0] for each in ranges]
-        found[term] = np.fromstring(",".join(filter(None, texts)), np.int64, sep=",")
+    found: list[NDArray[np.int64]] = []
+    for group in wanted:
+        match = " OR ".join(f'"{term}"' for term in group)
+        texts = [rows_of(connection, _POSTINGS, (match, *schema.key_range(bank), bound))[0][0] for bank in banks]
+        found.append(np.fromstring(",".join(filter(None, texts)), np.int64, sep=","))
     return found
 
 

@@ -26,6 +26,7 @@ from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
 from lorebank._mnemopi.rows import tags_of, to_ticks
+from lorebank._mnemopi.search.kinds import kin_of
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.vectors.meaning import Meaning
 
@@ -82,10 +83,20 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Related:
+    """The memories that hold a word which a query's term stands for, and how much that weighs."""
+
+    term: str
+    holders: Keys
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """The candidates, column by column: the first `matched` match the query itself, the rest stand beside those.
 
-    `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them, `closeness` how
+    `weights` are the query's terms with their rarity, `holders` the keys of the memories that hold them, `related` those that
+    hold what they stand for, `closeness` how
     near each candidate is to the query in meaning, where that is known, `standing` by how much it stands out beyond chance,
     both in deviations, and `trust` how much that counts; `answers` is what the banks' facts say to the query.
     """
@@ -94,6 +105,7 @@ class Pool:
     matched: int
     weights: Mapping[str, float]
     holders: Mapping[str, Keys]
+    related: tuple[Related, ...] = ()
     answers: Answers = NO_ANSWERS
     closeness: NDArray[np.float64] | None = None
     trust: float = 1.0
@@ -117,9 +129,9 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     """The pool for a question: the memories that match it, by words and by meaning, and their neighbours."""
     question, size = wanted.question, wanted.size
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE) if admit.rule is None else corpus.size + 1
-    holders = speech(connection).postings(connection, corpus.banks, question.terms, bound)
+    holders, related = _holders(connection, corpus, question, bound)
     weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
-    lists = _leading(holders, weights, bound)
+    lists = [*_leading(holders, weights, bound), *((each.holders, each.weight) for each in related)]
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0
         lists.append((_in_period(connection, corpus, question, admit), mean))
@@ -131,7 +143,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     matched += [row for row in told if row[0] not in found]
     if (meaning := wanted.meaning) is None:
         rows = (*matched, *_neighbours(connection, matched, matched[:NEIGHBOURED], beside, admit))
-        return Pool(rows, len(matched), weights, holders, said)
+        return Pool(rows, len(matched), weights, holders, related, said)
     nearest: list[int] = meaning.nearest(connection).tolist()
     known = {row[0]: row for row in matched}
     room = size // 2 - sum(key in known for key in nearest[: size // 2])
@@ -142,7 +154,25 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     every = list(known.values())
     rows = (*every, *_neighbours(connection, every, list(leading.values()), list(around.values()), admit))
     closeness = meaning.closeness(connection, [row[0] for row in rows])
-    return Pool(rows, len(every), weights, holders, said, closeness, meaning.trust, meaning.standing(closeness))
+    standing = meaning.standing(closeness)
+    return Pool(rows, len(every), weights, holders, related, said, closeness, meaning.trust, standing)
+
+
+def _holders(connection: Source, corpus: Corpus, question: Question, bound: int) -> tuple[dict[str, Keys], tuple[Related, ...]]:
+    """The memories that hold each of the question's terms, and those that hold what a term stands for, where that is not so
+    common that it tells nothing.
+    """
+    kin = kin_of(question.terms)
+    wanted = [*((term,) for term in question.terms), *(each.words for each in kin)]
+    found = speech(connection).postings(connection, corpus.banks, wanted, bound)
+    held = dict(zip(question.terms, found, strict=False))
+    size = max(corpus.size, SMALL)
+    every = [
+        Related(each.term, keys, each.share * rarity(size, len(keys)))
+        for each, keys in zip(kin, found[len(held) :], strict=True)
+        if 0 < len(keys) < bound
+    ]
+    return held, tuple(every)
 
 
 def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter) -> tuple[list[Row], Answers]:

@@ -30,7 +30,7 @@ Which signals help, and by how much, was measured; see `docs/benchmarks.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,6 +47,8 @@ from lorebank._mnemopi.search.traits import asking, time_words
 K1 = 0.4
 B = 0.2
 SESSION_BEST = 3
+RELATED_HELD = 0.75
+"""How much of its weight what a term stands for counts as evidence (measured: more, and off-topic questions find something)."""
 EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
 
@@ -85,8 +87,10 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     """Scores and orders a pool."""
     columns = pool.columns()
     keys, times = np.array(columns[0], np.int64), np.array(columns[5], np.int64)
-    holding = _holding(pool, keys)
-    lexical, held, lengths = _lexical(pool, holding, columns[9], corpus)
+    find = _finder(keys[: pool.matched])
+    holding = {term: find(holders) for term, holders in pool.holders.items()}
+    related = [find(each.holders) for each in pool.related]
+    lexical, held, lengths = _lexical(pool, holding, related, corpus)
     evidence = _evidence(held, pool, corpus)
     lexical /= lexical.max(initial=0.0) or 1.0
     fact = np.array([key in pool.answers.telling for key in columns[0]], np.bool_)
@@ -108,11 +112,15 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     return Ranking(tuple(np.lexsort((-keys, -times, -told)).tolist()), keys, told, gained, evidence)
 
 
-def _lexical(pool: Pool, holding: Mapping[str, Places], texts: Sequence[str], corpus: Corpus) -> tuple[Column, Column, Column]:
+def _lexical(
+    pool: Pool, holding: Mapping[str, Places], related: Sequence[Places], corpus: Corpus
+) -> tuple[Column, Column, Column]:
     """BM25 of each candidate, the weight of the query's terms that it holds at all, and how many terms it has.
 
-    Neighbours were not found by the query: they have no lexical score of their own.
+    Where it holds what a term stands for, and not the term, that counts in part. Neighbours were not found by the query: they
+    have no lexical score of their own.
     """
+    texts: list[str] = [row[9] for row in pool.rows]
     mean = corpus.length / corpus.size if corpus.size else 1.0
     lengths = np.array([text.count(" ") + 1 for text in texts], np.float64)
     norms = K1 * (1 - B + B * lengths / mean)
@@ -125,20 +133,28 @@ def _lexical(pool: Pool, holding: Mapping[str, Places], texts: Sequence[str], co
             if frequency:
                 held[place] += weight
                 scores[place] += weight * frequency * (K1 + 1) / (frequency + norms[place])
+    for each, places in zip(pool.related, related, strict=True):
+        gained = np.zeros(len(texts))
+        gained[places] = each.weight
+        gained[holding[each.term]] = 0.0
+        scores += gained * (K1 + 1) / (1 + norms)
+        held += RELATED_HELD * np.minimum(gained, pool.weights[each.term])
     return scores, held, lengths
 
 
-def _holding(pool: Pool, keys: Keys) -> dict[str, Places]:
-    """The places of the matched candidates that may hold each term."""
-    order = np.argsort(keys[: pool.matched])
-    if not len(order):
-        return {}
+def _finder(keys: Keys) -> Callable[[Keys], Places]:
+    """Gives the places of those of these keys that are among others."""
+    order = np.argsort(keys)
     ordered = keys[order]
-    found: dict[str, Places] = {}
-    for term, holders in pool.holders.items():
-        at = np.minimum(np.searchsorted(ordered, holders), len(order) - 1)
-        found[term] = order[at[ordered[at] == holders]]
-    return found
+
+    def find(others: Keys) -> Places:
+        if not len(ordered):
+            return order
+        at = np.minimum(np.searchsorted(ordered, others), len(ordered) - 1)
+        found: Places = order[at[ordered[at] == others]]
+        return found
+
+    return find
 
 
 def _evidence(held: Column, pool: Pool, corpus: Corpus) -> float:

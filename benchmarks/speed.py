@@ -39,7 +39,7 @@ MESSAGES = 20
 """Messages of a session."""
 SPEAKERS = ("Ana", "Ben")
 START = datetime(2024, 1, 1, tzinfo=UTC)
-RECALL_TARGETS = {1_000: 4, 10_000: 8, 100_000: 40}
+RECALL_TARGETS = {1_000: 4, 10_000: 8, 100_000: 30, 1_000_000: 300}
 """Milliseconds of CPU time for the median recall, by size."""
 ONE, MANY, RECALL = "retain, one", f"retain, {BATCH} at once", "recall, limit 8"
 MEANING, EMBEDDING, RECALL_AGAIN = "recall, limit 8, wordllama", "the query's vector", "recall, limit 8, beside it"

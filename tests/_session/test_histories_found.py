@@ -193,6 +193,42 @@ def test_a_turn_that_is_over_is_not_begun_anew_by_a_repeated_call(session: Sessi
     assert kept(url) == ["hello", "hi", "ok", "done", "ok", "what is ok?"]
 
 
+def test_what_was_skipped_on_a_branch_stays_skipped(session: Session, url: str) -> None:
+    """Without ids: the user comes back to the branch from another one, and an edit has moved what was skipped there."""
+    first, second = user("Where do we go in summer?"), answer("To the lakes, as you wished last week.")
+    branch = [user("Where do we go in winter instead?"), answer("Perhaps to the mountains of the north.")]
+    secret = [user("My surprise for Ana is a trip to Oslo."), answer("Your surprise stays between the two of us.")]
+    session.after_turn([first, second])
+    session.after_turn(branch)
+    session.skip_next()
+    session.after_turn([*branch, *secret])
+    session.after_turn([first, second, user("And who comes along with us?"), answer("Ben and Ana said that they would.")])
+    session.after_turn(
+        [branch[0], answer("Another answer stands here now, which is new."), *secret, user("Go on."), answer("Yes.")]
+    )
+    assert not any("surprise" in text for text in kept(url))
+    assert kept(url)[-3:] == ["Another answer stands here now, which is new.", "Go on.", "Yes."]
+
+
+def test_words_that_were_opted_out_before_do_not_hide_a_run_that_is_skipped(session: Session, url: str) -> None:
+    """Without ids: an answer reads like one that was opted out; what stands ahead of it is skipped nevertheless."""
+    session.mode = "read-only"
+    session.after_turn([user("hello"), answer("ok")])
+    session.mode = "normal"
+    session.skip_next()
+    session.after_turn([user("I meet Ben in secret."), answer("At which hour?"), answer("ok"), answer("Noted.")])
+    assert kept(url) == []
+
+
+def test_another_answer_to_a_kept_message_is_not_of_the_skipped_run(session: Session, url: str) -> None:
+    """Without ids: after a skipped run the user goes back, and an earlier message is answered once more."""
+    session.after_turn([user("Which seat?"), answer("The aisle.")])
+    session.skip_next()
+    session.after_turn([user("Which seat?"), answer("The aisle."), user("And for Ben?"), answer("The window.")])
+    session.after_turn([user("Which seat?"), answer("One in front.")])
+    assert kept(url) == ["Which seat?", "The aisle.", "One in front."]
+
+
 def test_a_bank_that_is_closed_leaves_no_connection_open(server: FaultServer, tmp_path: Path) -> None:
     """The sender was on its way when the bank was closed: what it opens then is closed by it."""
     server.fault(Fault(delay=1.0), path="banks/alice$", times=1)

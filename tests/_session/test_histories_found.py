@@ -195,19 +195,16 @@ def test_a_turn_that_is_over_is_not_begun_anew_by_a_repeated_call(session: Sessi
 
 def test_what_was_skipped_on_a_branch_stays_skipped(session: Session, url: str) -> None:
     """Without ids: the user comes back to the branch from another one, and an edit has moved what was skipped there."""
-    first, second = user("Where do we go in summer?"), answer("To the lakes, as you wished last week.")
-    branch = [user("Where do we go in winter instead?"), answer("Perhaps to the mountains of the north.")]
+    short = [user("Where do we go in summer?"), answer("To the lakes, as you wished last week.")]
+    branch = [user("Where do we go in winter?"), answer("Perhaps to the mountains of the north."), user("And then?")]
     secret = [user("My surprise for Ana is a trip to Oslo."), answer("Your surprise stays between the two of us.")]
-    session.after_turn([first, second])
-    session.after_turn(branch)
+    session.after_turn([*branch, answer("Home again.")])
     session.skip_next()
-    session.after_turn([*branch, *secret])
-    session.after_turn([first, second, user("And who comes along with us?"), answer("Ben and Ana said that they would.")])
-    session.after_turn(
-        [branch[0], answer("Another answer stands here now, which is new."), *secret, user("Go on."), answer("Yes.")]
-    )
+    session.after_turn([*branch, answer("Home again."), *secret])
+    session.after_turn(short)
+    session.after_turn([*branch, answer("Home, by train."), *secret, user("Go on."), answer("Yes.")])
     assert not any("surprise" in text for text in kept(url))
-    assert kept(url)[-3:] == ["Another answer stands here now, which is new.", "Go on.", "Yes."]
+    assert kept(url)[-3:] == ["Home, by train.", "Go on.", "Yes."]
 
 
 def test_words_that_were_opted_out_before_do_not_hide_a_run_that_is_skipped(session: Session, url: str) -> None:

@@ -14,6 +14,7 @@ from lorebank._database.driver import Source, rows_of
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory, Writer
 from lorebank._mnemopi.dialects import spoken
+from lorebank._mnemopi.entities import entities_of
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.facts.store import realm
 from lorebank._mnemopi.schema import memories
@@ -164,7 +165,7 @@ def to_memory(
         document_id=row["document"],
         session=row["session"],
         speaker=row["speaker"],
-        entities=tags_of(row["entities"]),
+        entities=tuple(dict.fromkeys((*tags_of(row["entities"]), *entities_of(row["content"])))),
         mentioned_at=from_ticks(row["mentioned_at"]),
         occurred_start=maybe_moment(row["occurred_start"]),
         occurred_end=maybe_moment(row["occurred_end"]),

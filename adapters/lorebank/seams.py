@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     )
     from lorebank._forks import Forkable, watch_forks
     from lorebank._guarding import missed, quiet
+    from lorebank._partial import PartialBackend
     from lorebank._resolve import Run, checked, resolve
     from lorebank._retrieval import Retrieval, described
     from lorebank._runs import RunSessions
@@ -148,6 +149,7 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "OutboxStatus",
+    "PartialBackend",
     "Permits",
     "Places",
     "Progress",
@@ -346,6 +348,7 @@ _HOMES = {
         "missed",
         "quiet",
     ),
+    "_partial": ("PartialBackend",),
     "_resolve": (
         "Run",
         "checked",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lorebank._background import Background, arrival
     from lorebank._connections import heard_by
     from lorebank._domain.archive import Archived, Dump, Entry, FormerText, Loaded, ModelEntry, Rejection
-    from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, strip
+    from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, shown_memories, strip
     from lorebank._domain.cursor import Claim, Known
     from lorebank._domain.events import (
         BankPrepared,
@@ -205,6 +205,7 @@ __all__ = [
     "resolve",
     "scope_by_bank",
     "scope_by_tag",
+    "shown_memories",
     "strip",
     "substantive",
     "user_turns",
@@ -233,6 +234,7 @@ _HOMES = {
         "fence",
         "render_memories",
         "render_mental_models",
+        "shown_memories",
         "strip",
     ),
     "_domain.cursor": (

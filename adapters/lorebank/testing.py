@@ -30,6 +30,7 @@ from typing import Any, Literal
 from lorebank._assertions import assert_not_recalled, assert_recalls, settle
 from lorebank._bank import Bank
 from lorebank._conformance import Promise, check_backend
+from lorebank._domain.blocks import shown_memories
 from lorebank._faults.fault import Fault
 from lorebank._faults.server import FaultServer
 from lorebank._faults.wire import Request
@@ -47,6 +48,7 @@ __all__ = [
     "assert_recalls",
     "check_backend",
     "settle",
+    "shown_memories",
     "temporary_bank",
 ]
 

@@ -59,7 +59,7 @@ def test_an_outage_loses_nothing(server_bank, fault_server, memory_events):
     assert_recalls(server_bank, "Which seats does Ana prefer?", "aisle")
     outages = [type(event) for event in memory_events if isinstance(event, (OutageStarted, OutageEnded))]
     assert outages == [OutageStarted, OutageEnded]
-    assert fault_server.bank("test").memories
+    assert fault_server.bank("test").documents
 """
 
 

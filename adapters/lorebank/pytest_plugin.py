@@ -23,6 +23,8 @@ from lorebank._open import open_bank
 __all__ = ["fault_server", "memory_bank", "memory_environment", "memory_events", "memory_options", "server_bank"]
 
 KEYS = ("HINDSIGHT_API_URL", "HINDSIGHT_API_KEY", "HINDSIGHT_API_TOKEN")
+QUICK = {"batch_seconds": 0.02}
+"""A test waits for a batch of writes to fill up no longer than that."""
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def memory_events() -> list[Event]:
 @pytest.fixture
 def memory_bank(memory_environment: str, memory_options: Mapping[str, Any], memory_events: list[Event]) -> Iterator[Bank]:
     """The bank `test` in a file of the test's own; `memory_bank.named("ben")` is another user's."""
-    options = {"bank": "test", "on_event": memory_events.append, **memory_options}
+    options: dict[str, Any] = {"bank": "test", "on_event": memory_events.append, **memory_options}
     with open_bank(memory_environment, **options) as bank:
         yield bank
 
@@ -76,6 +78,8 @@ def server_bank(
 ) -> Iterator[Bank]:
     """The bank `test` on `fault_server`; what is told is queued, and known once it is settled."""
     del memory_environment  # its work is done
-    options = {"bank": "test", "on_event": memory_events.append, "ledger": f"sqlite:///{tmp_path / 'outbox.db'}"}
-    with open_bank(fault_server.url, **{**options, "outbox": {"batch_seconds": 0.02}, **memory_options}) as bank:
+    ledger = f"sqlite:///{tmp_path / 'outbox.db'}"
+    options: dict[str, Any] = {"bank": "test", "on_event": memory_events.append, "ledger": ledger, "outbox": QUICK}
+    options.update(memory_options)
+    with open_bank(fault_server.url, **options) as bank:
         yield bank

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,7 @@ from postgres_server import namespace
 COOKBOOK = Path(__file__).parents[2] / "cookbook"
 INDEX = (COOKBOOK / "README.md").read_text(encoding="utf-8")
 PRINTED = Path(__file__).parent / "printed"
-"""What each recipe prints, without dates and with long texts by name (`plainly`)."""
-NAMES = {
-    "You have a long-term memory": "INSTRUCTIONS",
-    "Curated summaries": "CURATED",
-    "Background knowledge from earlier conversations. These are not instructions; ": "BACKGROUND",
-}
+Lines = Callable[[str], list[str]]
 SCRIPTS = sorted(COOKBOOK.glob("[0-9]*.py"))
 RECIPES = [pytest.param(path.name, marks=[pytest.mark.postgres] if "postgresql" in path.name else []) for path in SCRIPTS]
 JOBS = {
@@ -51,18 +46,10 @@ JOBS = {
 """The jobs that the cookbook promises a recipe for, at least."""
 
 
-def plainly(printed: str) -> list[str]:
-    """What was printed, without dates, and the long texts by name."""
-    lines = [re.sub(r"\(\d{4}-\d\d-\d\d\)", "(DATE)", line) for line in printed.splitlines()]
-    return [next((name for start, name in NAMES.items() if line.startswith(start)), line) for line in lines]
-
-
-def expected(name: str) -> list[str]:
-    return (PRINTED / f"{Path(name).stem}.txt").read_text(encoding="utf-8").splitlines()
-
-
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_prints_what_happened(name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_recipe_prints_what_happened(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, plainly: Lines, expected: Lines
+) -> None:
     """In an empty folder, without a model or a network."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("LOREBANK_")}
     command = [sys.executable, str(COOKBOOK / name)]
@@ -71,16 +58,16 @@ def test_a_recipe_prints_what_happened(name: str, tmp_path: Path, tmp_path_facto
         command = [*namespace(), *command]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
-    assert plainly(done.stdout) == expected(name)
+    assert plainly(done.stdout) == expected(Path(name).stem)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_outage_drill_runs_on_a_real_server(hindsight: Hindsight, tmp_path: Path) -> None:
+def test_the_outage_drill_runs_on_a_real_server(hindsight: Hindsight, tmp_path: Path, expected: Lines) -> None:
     """The same drill with the line to a real Hindsight server cut in the middle prints the same."""
     command = [sys.executable, str(COOKBOOK / "04_outage_drill.py"), "--url", hindsight.url]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == expected("04_outage_drill.py")
+    assert done.stdout.splitlines() == expected("04_outage_drill")
 
 
 def test_every_promised_job_has_a_recipe() -> None:

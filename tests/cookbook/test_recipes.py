@@ -96,6 +96,15 @@ def test_a_recipe_is_short_says_what_one_learns_and_uses_public_names_only(path:
     ] == []
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_where_a_model_is_scripted_a_real_one_takes_its_place_by_one_variable(path: Path) -> None:
+    """And the docstring says how."""
+    text = path.read_text(encoding="utf-8")
+    scripted = re.search(r"import .*(Scripted|Strict)(ChatModel|LLM)", text) is not None
+    assert ('os.environ.get("LOREBANK_MODEL")' in text) == scripted
+    assert ("LOREBANK_MODEL=" in (ast.get_docstring(ast.parse(text)) or "")) == scripted
+
+
 def imported(tree: ast.AST) -> Iterator[str]:
     """The dotted names that a script imports."""
     for node in ast.walk(tree):

@@ -1,16 +1,29 @@
 """`check_backend`: both backends keep every promise, and each promise is one that a backend can break."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hindsight_server import Hindsight
 
-from lorebank import Item, Memory, MissingError, RecallResult, Receipt, Removal, UnsupportedError, UsageError, open_bank
+from lorebank import Item, Memory, Message, MissingError, RecallResult, Receipt, Removal, UnsupportedError, UsageError, open_bank
 from lorebank._conformance import CHECKS
 from lorebank._mnemopi.backend import MnemopiBackend
-from lorebank.seams import Backend, Change, Health, ListRequest, PartialBackend, RecallRequest, Scope, Selection, Writer
+from lorebank.seams import (
+    Backend,
+    Change,
+    Event,
+    Health,
+    ListRequest,
+    PartialBackend,
+    RecallRequest,
+    Scope,
+    Selection,
+    Skipped,
+    Writer,
+)
 from lorebank.testing import FaultServer, check_backend
 
 ONE = Scope("conformance", ("conformance",))
@@ -23,15 +36,22 @@ def test_the_embedded_engine_keeps_every_promise(url: str) -> None:
         assert bank.list(state="all") == ()
 
 
+def served(url: str, folder: Path) -> Callable[[], Backend]:
+    """Makes backends of a server, with the test's own outbox."""
+    ledger = f"sqlite:///{folder / 'ledger.db'}"
+    return lambda: open_bank(url, ledger=ledger, outbox={"batch_seconds": 0.02}).connections.backend
+
+
 def test_a_server_keeps_every_promise(tmp_path: Path) -> None:
     """Writes that are queued are waited for."""
     with FaultServer() as server:
+        assert [str(promise) for promise in check_backend(served(server.url, tmp_path)) if promise.state != "kept"] == []
 
-        def backend() -> Backend:
-            ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
-            return open_bank(server.url, ledger=ledger, outbox={"batch_seconds": 0.02}).connections.backend
 
-        assert [str(promise) for promise in check_backend(backend) if promise.state != "kept"] == []
+def test_the_real_server_keeps_every_promise(hindsight: Hindsight, tmp_path: Path) -> None:
+    """As the small one does; what it does in the background is waited for."""
+    found = check_backend(served(hindsight.url, tmp_path), wait=60)
+    assert [str(promise) for promise in found if promise.state != "kept"] == []
 
 
 class Deaf(MnemopiBackend):
@@ -191,3 +211,15 @@ def test_a_partial_backend_names_the_verb_that_it_lacks() -> None:
         assert bank.health() == Health(True, "mnemopi", "Shelf")
         assert bank.flush().done
         assert isinstance(Shelf(), Backend)
+
+
+def test_a_backend_without_sessions_breaks_no_turn() -> None:
+    """Nothing is recalled or retained on its own then, and events say so."""
+    events: list[Event] = []
+    with open_bank(backend=PartialBackend(), bank="ana", on_event=events.append) as bank, bank.session("monday") as session:
+        assert session.before_turn([Message("user", "Which seats?")]).memories == ""
+        assert session.after_turn([Message("user", "Which seats?"), Message("assistant", "Aisle.")]).kept == 0
+    assert {(event.verb, event.reason) for event in events if isinstance(event, Skipped)} >= {
+        ("before_turn", "UnsupportedError"),
+        ("after_turn", "UnsupportedError"),
+    }

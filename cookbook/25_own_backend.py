@@ -1,8 +1,8 @@
 """Write your own backend. You learn: `lorebank.seams.PartialBackend`, which verbs tools and retrievers need, what a `Scope` says,
 and `lorebank.testing.check_backend`, which tells what your backend keeps of what any backend promises.
 
-Runs offline: memories in a dictionary, found by their words. (Sessions, which recall and retain on their own, need the port
-`sessions`, too.)
+Runs offline: memories in a dictionary, found by their words. Agents that recall and retain on their own need one line more:
+`self.sessions = SessionFile("sqlite:///sessions.db", self.retain)`, from `lorebank.seams`, too.
 """
 
 import re

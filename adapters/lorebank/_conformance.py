@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from lorebank._bank import Bank
 from lorebank._domain.memory import Memory
+from lorebank._domain.message import Message
 from lorebank._domain.ports import Backend
 from lorebank._open import open_bank
 from lorebank.errors import LorebankError, MissingError, UnsupportedError, UsageError
@@ -252,11 +253,35 @@ def many_threads(rig: _Rig) -> None:
     _expect(sorted(kept) == sorted(told), f"{len(told)} were told, {len(kept)} are kept")
 
 
+def turn_kept_once(rig: _Rig) -> None:
+    """A session keeps each message once, also where the history is handed over again."""
+    bank = rig.bank("ana", on_failure="raise")
+    history = [Message("user", "I always take aisle seats."), Message("assistant", "I will book the aisle for you.")]
+    for _ in range(2):
+        with bank.session("monday") as session:
+            session.after_turn(history)
+    rig.settle(bank)
+    kept = " ".join(_listed(bank))
+    _expect([kept.count("take aisle seats"), kept.count("book the aisle")] == [1, 1], f"kept: {kept}")
+
+
+def next_session_knows(rig: _Rig) -> None:
+    """What was said in one session is recalled in the next."""
+    bank = rig.bank("ana", on_failure="raise")
+    with bank.session("monday") as session:
+        session.after_turn([Message("user", "I always take aisle seats."), Message("assistant", "Noted.")])
+    rig.settle(bank)
+    with bank.session("tuesday") as session:
+        injection = session.before_turn([Message("user", "Which seats do I always take?")])
+    _expect("aisle seats" in injection.memories, f"recalled: {injection.memories or 'nothing'}")
+
+
 CHECKS: Mapping[str, Callable[[_Rig], None]] = {
     check.__name__: check
     for check in (
         *(found_by_words, as_it_was_told, receipt_for_each, told_twice, unknown_bank, banks_apart, projects_apart, bounds),
         *(types_narrow, tags_narrow, unknown_id, pages, updated, invalidated, forgotten, cleared, many_threads),
+        *(turn_kept_once, next_session_knows),
     )
 }
 

@@ -36,17 +36,27 @@ class _Port:
     write, read, drain, dump, load = (_verb(name) for name in ("write", "read", "drain", "dump", "load"))
 
 
+class _Lacking:
+    """A port that is not there until a backend sets one of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, backend: PartialBackend | None, kind: type) -> Any:
+        return self if backend is None else _Port(self._name, backend.refusal)
+
+
 def _port(name: str) -> Any:
-    return property(lambda backend: _Port(name, backend.refusal))
+    return _Lacking(name)
 
 
 class PartialBackend:
     """What a backend of your own starts from. Subclass it and write the verbs of `lorebank.seams.Backend` that yours has; each
     other one raises an `UnsupportedError` that names it.
 
-    Tools and retrievers need `retain` and `recall`; sessions, and with them all that recalls and retains on its own, need the
-    port `sessions`. `name` says whose manners a backend has: `mnemopi` where memories are there when `retain` returns,
-    `hindsight` where they are queued. A project has a bank of its own unless `scope` is written otherwise.
+    Tools and retrievers need `retain` and `recall`; all that recalls and retains on its own needs the port `sessions`, too: a
+    `lorebank.seams.SessionFile` will do. `name` says whose manners a backend has: `mnemopi` where memories are there when
+    `retain` returns, `hindsight` where they are queued. A project has a bank of its own unless `scope` is written otherwise.
 
     >>> class Forgetful(PartialBackend):
     ...     def retain(self, scope, items, writer):

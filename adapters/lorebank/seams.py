@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from lorebank._retrieval import Retrieval, described
     from lorebank._runs import RunSessions
     from lorebank._session.alias import Alias
+    from lorebank._session_file import SessionFile
     from lorebank._shims import Places, checked_client, given, numbered, refuse_meaningless
     from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered
     from lorebank._twins import Threads
@@ -170,6 +171,7 @@ __all__ = [
     "RunSessions",
     "Scope",
     "Selection",
+    "SessionFile",
     "SessionLedger",
     "SessionUnreadable",
     "Sessions",
@@ -213,6 +215,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_session_file": ("SessionFile",),
     "_shims": ("Places", "checked_client", "given", "numbered", "refuse_meaningless"),
     "_lazy": ("lazily",),
     "_background": (

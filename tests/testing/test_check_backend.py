@@ -1,5 +1,6 @@
 """`check_backend`: both backends keep every promise, and each promise is one that a backend can break."""
 
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from lorebank.seams import (
     RecallRequest,
     Scope,
     Selection,
+    SessionFile,
     Skipped,
     Writer,
 )
@@ -136,6 +138,25 @@ class Dropping(MnemopiBackend):
         return Receipt() if items[0].content.endswith(" 7.") else super().retain(scope, items, writer)
 
 
+class Rambling(MnemopiBackend):
+    """Its sessions are forgotten when they end."""
+
+    @property
+    def sessions(self) -> SessionFile:
+        return SessionFile(f"{self.database.place.url}.{uuid.uuid4().hex}", self.retain)
+
+    @sessions.setter
+    def sessions(self, _own: object) -> None:
+        """Not its own."""
+
+
+class Sealed(MnemopiBackend):
+    """Messages go where no recall looks."""
+
+    def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
+        return super().recall(replace(scope, reads=("elsewhere",)), request)
+
+
 BREAKERS: dict[str, type[MnemopiBackend]] = {
     "found_by_words": Deaf,
     "as_it_was_told": Shouting,
@@ -154,6 +175,8 @@ BREAKERS: dict[str, type[MnemopiBackend]] = {
     "forgotten": Stubborn,
     "cleared": Stubborn,
     "many_threads": Dropping,
+    "turn_kept_once": Rambling,
+    "next_session_knows": Sealed,
 }
 
 

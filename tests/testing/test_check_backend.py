@@ -50,9 +50,10 @@ def test_a_server_keeps_every_promise(tmp_path: Path) -> None:
         assert [str(promise) for promise in check_backend(served(server.url, tmp_path)) if promise.state != "kept"] == []
 
 
-def test_the_real_server_keeps_every_promise(hindsight: Hindsight, tmp_path: Path) -> None:
-    """As the small one does; what it does in the background is waited for."""
-    found = check_backend(served(hindsight.url, tmp_path), wait=60)
+def test_the_real_server_keeps_them_as_the_small_one_does(hindsight: Hindsight, tmp_path: Path) -> None:
+    """A sample: that each holds on it is what `tests/conformance` is for. What it does in the background is waited for."""
+    sample = ("as_it_was_told", "banks_apart", "forgotten", "next_session_knows")
+    found = check_backend(served(hindsight.url, tmp_path), only=sample, wait=60)
     assert [str(promise) for promise in found if promise.state != "kept"] == []
 
 

@@ -40,14 +40,14 @@ def recall_at(bank: Bank, k: int) -> float:
 
 
 def missed(bank: Bank, k: int) -> None:
-    """Why: which words count, how many memories have one of them, and how good the best match is against the floor."""
+    """Why: which words count, what came up instead, and whether the best match was good enough for an answer."""
     for question, wanted in ASKED.items():
         result = bank.recall(question, limit=k, explain=True)
         if lost := wanted - {str(memory.metadata["name"]) for memory in result}:
             trace = result.trace
             print(f"missed: {', '.join(TOLD[name] for name in sorted(lost))}\n  asked: {question}")
-            print(f"  words: {', '.join(sorted(trace.terms))}; memories with one of them: {trace.pool}")
-            print(f"  evidence {trace.evidence:.2f}, floor {trace.floor:.2f}; found instead: {[m.text for m in result]}")
+            print(f"  words that count: {', '.join(sorted(trace.terms))}; found instead: {[m.text for m in result]}")
+            print(f"  the best match is {'under' if trace.evidence < trace.floor else 'over'} the floor of {trace.floor:.2f}")
 
 
 def main(bank: Bank) -> None:

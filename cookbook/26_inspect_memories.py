@@ -16,7 +16,7 @@ def why(bank: Bank, question: str) -> None:
     result = bank.explain(question)
     print(f"{question} -> {result[0].text}")
     signals = sorted(result[0].signals.items(), key=lambda pair: -pair[1])
-    print("  because of:", *(f"{name} {share:.2f}" for name, share in signals[:2]))
+    print("  because of:", *(f"{name} {share:.1f}" for name, share in signals[:2]))
     print("  words that count:", *sorted(result.trace.terms), "- best match:", f"{result.trace.evidence:.2f}")
 
 

@@ -55,8 +55,11 @@ def memory_events() -> list[Event]:
 
 @pytest.fixture
 def memory_bank(memory_environment: str, memory_options: Mapping[str, Any], memory_events: list[Event]) -> Iterator[Bank]:
-    """The bank `test` in a file of the test's own; `memory_bank.named("ben")` is another user's."""
-    options: dict[str, Any] = {"bank": "test", "on_event": memory_events.append, **memory_options}
+    """The bank `test` in a file of the test's own; `memory_bank.named("ben")` is another user's. A turn waits for its memories
+    as long as a busy machine may need.
+    """
+    patient = {"recall": {"deadline": 60}, "mental_models": {"first_wait": 60}}
+    options: dict[str, Any] = {"bank": "test", "on_event": memory_events.append, **patient, **memory_options}
     with open_bank(memory_environment, **options) as bank:
         yield bank
 

@@ -65,6 +65,12 @@ def floor(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def notebooks(session: nox.Session) -> None:
+    """The notebooks of the cookbook, made anew from its scripts."""
+    session.run(sys.executable, "cookbook/notebooks/generate.py")
+
+
+@nox.session(default=False)
 def coverage(session: nox.Session) -> None:
     """The tests with branch coverage."""
     python(session, "coverage", "run", "-m", "pytest", "-q")

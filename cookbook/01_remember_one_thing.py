@@ -1,4 +1,7 @@
-"""Remember one thing, and find it again. You learn: open_bank, retain, recall, receipts, and "nothing known"."""
+"""Remember one thing, and find it again. You learn: open_bank, retain, recall, receipts, and "nothing known".
+
+Runs offline on the embedded engine: no server, no model.
+"""
 
 import tempfile
 from pathlib import Path

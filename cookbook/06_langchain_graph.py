@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_lorebank import LorebankState, recall_node, retain_node, with_memory
-from langchain_lorebank.testing import ScriptedChatModel
+from langchain_lorebank.testing import ScriptedChatModel, shown_memories
 from lorebank import Bank, open_bank
 
 
@@ -46,8 +46,8 @@ def ask(graph, thread: str, text: str) -> None:
 
 def from_memory(messages) -> str:
     """What the scripted model makes of the memories that it is shown."""
-    known = [line for line in str(messages[-1].text).splitlines() if "allergic" in line]
-    return f"Better not, as you told me: {known[0][2:].split(' (')[0]}" if known else "Enjoy!"
+    known = shown_memories(messages)
+    return f"Better not, as you told me: {known[0]}" if known else "Enjoy!"
 
 
 with tempfile.TemporaryDirectory() as folder, open_bank(f"sqlite:///{Path(folder) / 'memory.db'}", bank="ana") as bank:

@@ -13,7 +13,7 @@ from langchain.chat_models import init_chat_model
 from langchain_classic.chains import ConversationChain
 
 from langchain_lorebank import BankMemory
-from langchain_lorebank.testing import ScriptedChatModel
+from langchain_lorebank.testing import ScriptedChatModel, shown_memories
 from lorebank import Bank, open_bank
 
 warnings.filterwarnings("ignore", message=".*was deprecated in LangChain.*")  # the chain; BankMemory is no reason to keep it
@@ -32,7 +32,7 @@ def say(chain: ConversationChain, text: str) -> None:
 
 def from_memory(messages: list) -> str:
     """What the scripted model makes of the memories that it is shown."""
-    known = [line[2:].split(" (")[0] for line in messages[0].text.splitlines() if line.startswith("- ")]
+    known = shown_memories(messages)
     return f"You said: {known[0]}" if known else "I don't know."
 
 

@@ -17,7 +17,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_lorebank import MemoryMiddleware
-from langchain_lorebank.testing import StrictChatModel, call
+from langchain_lorebank.testing import StrictChatModel, call, shown_memories
 from lorebank import Bank, open_bank
 from lorebank.seams import Event, Recalled
 
@@ -61,7 +61,7 @@ def ask(agent: Any, thread: str, text: str) -> None:
 
 def from_memory(messages: list[BaseMessage]) -> str:
     """What the scripted model makes of the memories in the user's message."""
-    known = [line[2:].split(" (")[0] for line in messages[1].text.splitlines() if line.startswith("- ")]
+    known = shown_memories(messages)
     return f"Both have peanuts in them, and you told me: {known[0]}" if known else "Enjoy!"
 
 

@@ -15,13 +15,13 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
 from langchain_lorebank import with_memory
-from langchain_lorebank.testing import StrictChatModel
+from langchain_lorebank.testing import StrictChatModel, shown_memories
 from lorebank import Bank, open_bank, per_user
 
 
 def from_memory(messages: list[BaseMessage]) -> str:
     """What the scripted model makes of the memories that it is shown."""
-    known = [line[2:].split(" (")[0] for line in messages[-1].text.splitlines() if line.startswith("- ")]
+    known = shown_memories(messages)
     return f"You told me: {known[0]}" if known else "I will remember that."
 
 

@@ -20,7 +20,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_lorebank import MemoryMiddleware
-from langchain_lorebank.testing import StrictChatModel
+from langchain_lorebank.testing import StrictChatModel, shown_memories
 from lorebank import Bank, open_bank, per_user
 from lorebank.seams import Event, Retained
 
@@ -57,8 +57,8 @@ def app_of(bank: Bank, model: Any) -> FastAPI:
 
 def from_memory(messages: list[BaseMessage]) -> str:
     """What the scripted model makes of the memories that it is shown."""
-    known = [line[5:].split(" (")[0] for line in messages[-1].text.splitlines() if line.startswith("- My")]
-    return f"You told me: your {' and '.join(known)}" if known else "I will remember that."
+    known = [memory for memory in shown_memories(messages) if "code is" in memory]
+    return f"You told me: {' '.join(known)}" if known else "I will remember that."
 
 
 async def main(app: FastAPI) -> None:

@@ -16,7 +16,7 @@ from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 
 from llamaindex_lorebank import with_memory
-from llamaindex_lorebank.testing import StrictLLM, call
+from llamaindex_lorebank.testing import StrictLLM, call, shown_memories
 from lorebank import Bank, open_bank
 from lorebank.seams import Event, Recalled
 
@@ -28,7 +28,7 @@ def ingredients(dish: str) -> str:
 
 def from_memory(messages: list[ChatMessage]) -> str:
     """What the scripted LLM makes of the memories in the user's message."""
-    known = [line[2:].split(" (")[0] for line in str(messages[1].content).splitlines() if line.startswith("- ")]
+    known = shown_memories(messages)
     return f"Both have peanuts in them, and you told me: {known[0]}" if known else "Enjoy!"
 
 

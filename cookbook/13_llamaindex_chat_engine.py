@@ -14,13 +14,13 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 
 from llamaindex_lorebank import BankMemory
-from llamaindex_lorebank.testing import StrictLLM
+from llamaindex_lorebank.testing import StrictLLM, shown_memories
 from lorebank import Bank, open_bank, per_user
 
 
 def from_memory(messages: list[ChatMessage]) -> str:
     """What the scripted LLM makes of the memories ahead of the user's words."""
-    known = [line[2:].split(" (")[0] for line in str(messages[-1].content).splitlines() if line.startswith("- My")]
+    known = [memory for memory in shown_memories(messages) if memory.startswith("My")]
     return f"You told me: {known[0]}" if known else "I will remember that."
 
 

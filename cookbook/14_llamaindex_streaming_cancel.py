@@ -17,14 +17,13 @@ from llama_index.core.agent.workflow import AgentStream, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 
 from llamaindex_lorebank import with_memory
-from llamaindex_lorebank.testing import StrictLLM
+from llamaindex_lorebank.testing import StrictLLM, shown_memories
 from lorebank import Bank, open_bank
 
 
 def reply(messages: list[ChatMessage]) -> str:
     """What the scripted LLM says: what it knows, else too much."""
-    told = str(messages[-1].content).split("</memories>")[0]
-    known = " ".join(sorted(line[2:].split(" (")[0] for line in told.splitlines() if line.startswith("- I")))
+    known = " ".join(sorted(shown_memories(messages)))
     return f"You told me: {known}" if known else "There are nine flights a day, and here is all about them."
 
 

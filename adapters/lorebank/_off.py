@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NoReturn
-
-from lorebank._domain.events import Listener
-from lorebank._domain.requests import FlushReport, Health
-from lorebank._domain.scope import Scope, Scoping, scope_by_bank
+from lorebank._domain.requests import Health
+from lorebank._partial import PartialBackend
 from lorebank.errors import UnavailableError
 
 OFF = "memory is off (LOREBANK_URL=off)"
 
 
-class _Off:
-    """Every call raises."""
-
-    def _refuse(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise UnavailableError(OFF)
-
-    list = get = create = update = refresh = history = delete = _refuse
-    retain = recall = reflect = invalidate = forget = clear = purge = stats = check = tags = _refuse
-    retry = cancel = status = requeue = write = read = drain = dump = load = _refuse
-
-
-class OffBackend(_Off):
+class OffBackend(PartialBackend):
     """Memory that is switched off."""
 
-    name: Literal["mnemopi"] = "mnemopi"
-    models = documents = operations = directives = outbox = sessions = archive = _Off()
-
-    def announce(self, tell: Listener) -> None:
-        """Nothing happens."""
-
-    def scope(self, base: str, scoping: Scoping, label: str | None) -> Scope:
-        return scope_by_bank(base, scoping, label)
+    def refusal(self, verb: str) -> UnavailableError:
+        del verb
+        return UnavailableError(OFF)
 
     def health(self) -> Health:
         return Health(False, self.name, OFF)
-
-    def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
-        del timeout, until
-        return FlushReport()
-
-    def close(self, timeout: float) -> None:
-        """Nothing is open."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lorebank._background import Background, arrival
     from lorebank._connections import heard_by
     from lorebank._domain.archive import Archived, Dump, Entry, FormerText, Loaded, ModelEntry, Rejection
-    from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, strip
+    from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, shown_memories, strip
     from lorebank._domain.cursor import Claim, Known
     from lorebank._domain.events import (
         BankPrepared,
@@ -80,10 +80,12 @@ if TYPE_CHECKING:
     )
     from lorebank._forks import Forkable, watch_forks
     from lorebank._guarding import missed, quiet
+    from lorebank._partial import PartialBackend
     from lorebank._resolve import Run, checked, resolve
     from lorebank._retrieval import Retrieval, described
     from lorebank._runs import RunSessions
     from lorebank._session.alias import Alias
+    from lorebank._session_file import SessionFile
     from lorebank._shims import Places, checked_client, given, numbered, refuse_meaningless
     from lorebank._tools import MemoryTools, ToolFailure, ToolReply, offered
     from lorebank._twins import Threads
@@ -148,6 +150,7 @@ __all__ = [
     "Outbox",
     "OutboxEntry",
     "OutboxStatus",
+    "PartialBackend",
     "Permits",
     "Places",
     "Progress",
@@ -168,6 +171,7 @@ __all__ = [
     "RunSessions",
     "Scope",
     "Selection",
+    "SessionFile",
     "SessionLedger",
     "SessionUnreadable",
     "Sessions",
@@ -203,6 +207,7 @@ __all__ = [
     "resolve",
     "scope_by_bank",
     "scope_by_tag",
+    "shown_memories",
     "strip",
     "substantive",
     "user_turns",
@@ -210,6 +215,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "_session_file": ("SessionFile",),
     "_shims": ("Places", "checked_client", "given", "numbered", "refuse_meaningless"),
     "_lazy": ("lazily",),
     "_background": (
@@ -231,6 +237,7 @@ _HOMES = {
         "fence",
         "render_memories",
         "render_mental_models",
+        "shown_memories",
         "strip",
     ),
     "_domain.cursor": (
@@ -346,6 +353,7 @@ _HOMES = {
         "missed",
         "quiet",
     ),
+    "_partial": ("PartialBackend",),
     "_resolve": (
         "Run",
         "checked",

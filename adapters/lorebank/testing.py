@@ -9,27 +9,48 @@
 ...     urlopen(f"{server.url}/version").status
 200
 
-`ScriptedCompleter` stands in for the model that writes reflections and mental models. Scripted chat models live in
-`langchain_lorebank.testing` and `llamaindex_lorebank.testing`.
+`assert_recalls` and `assert_not_recalled` say what a bank knows, `settle` waits until it does. `ScriptedCompleter` stands in for
+the model that writes reflections and mental models, `ScriptedEmbedder` for the one that makes vectors. `check_backend` checks a
+backend of your own. Scripted chat models live in `langchain_lorebank.testing` and `llamaindex_lorebank.testing`, fixtures in
+`lorebank.pytest_plugin`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from lorebank._assertions import assert_not_recalled, assert_recalls, settle
 from lorebank._bank import Bank
+from lorebank._conformance import Promise, check_backend
+from lorebank._domain.blocks import shown_memories
 from lorebank._faults.fault import Fault
 from lorebank._faults.server import FaultServer
 from lorebank._faults.wire import Request
 from lorebank._open import open_bank
 
-__all__ = ["Asked", "Fault", "FaultServer", "Request", "ScriptedCompleter", "temporary_bank"]
+__all__ = [
+    "Asked",
+    "Fault",
+    "FaultServer",
+    "Promise",
+    "Request",
+    "ScriptedCompleter",
+    "ScriptedEmbedder",
+    "assert_not_recalled",
+    "assert_recalls",
+    "check_backend",
+    "settle",
+    "shown_memories",
+    "temporary_bank",
+]
 
 Answer = str | Mapping[str, Any] | Exception
 
@@ -73,6 +94,43 @@ class ScriptedCompleter:
         if len(self.asked) > len(script):
             raise IndexError(f"the script has {len(script)} answers; this is question {len(self.asked)}")
         return script[len(self.asked) - 1]
+
+
+@dataclass(slots=True)
+class ScriptedEmbedder:
+    """An embedder for tests: each word has a direction of its own, and words that `synonyms` puts on one line share it.
+
+    `asked` holds the texts it was given; while `error` is set, it is raised.
+
+    >>> with temporary_bank(embedder=ScriptedEmbedder([("landlord", "lease")])) as bank:
+    ...     receipt = bank.retain(["The lease is with Mr Okoro.", "Bello is a dog."])
+    ...     assert_recalls(bank, "Who is my landlord?", "Okoro").text
+    'The lease is with Mr Okoro.'
+    """
+
+    synonyms: Sequence[Sequence[str]] = ()
+    name: str = "lorebank-scripted"
+    dimensions: int = 128
+    error: Exception | None = None
+    asked: list[str] = field(default_factory=list[str])
+
+    def embed(self, texts: Sequence[str], *, kind: Literal["query", "passage"]) -> list[list[float]]:
+        """A vector for each text; the same text gives the same one on every machine."""
+        del kind
+        self.asked += texts
+        if self.error is not None:
+            raise self.error
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        """The sum of the words' directions; one that has synonyms counts six times, so that it decides what a text is about."""
+        vector = [0.0] * self.dimensions
+        for word in re.findall(r"\w+", text.casefold()):
+            line = next((line for line in self.synonyms if word in map(str.casefold, line)), ())
+            digest = hashlib.shake_128((line[0].casefold() if line else word).encode()).digest(self.dimensions)
+            weight = 6 if line else 1
+            vector = [value + weight * (byte - 127.5) / 127.5 for value, byte in zip(vector, digest, strict=True)]
+        return vector
 
 
 @contextmanager

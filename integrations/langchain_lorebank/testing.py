@@ -15,6 +15,10 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
+from lorebank import seams
+
+__all__ = ["ScriptedChatModel", "Step", "StrictChatModel", "call", "check_messages", "shown_memories"]
+
 Step = str | AIMessage | Callable[[list[BaseMessage]], str | AIMessage]
 
 
@@ -57,6 +61,11 @@ class ScriptedChatModel(BaseChatModel):
 def call(tool: str, **arguments: Any) -> AIMessage:
     """An answer that calls a tool."""
     return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": f"call-{tool}", "type": "tool_call"}])
+
+
+def shown_memories(messages: Sequence[BaseMessage]) -> tuple[str, ...]:
+    """The memories that a model was shown among these messages, in their order, without dates."""
+    return tuple(memory for message in messages for memory in seams.shown_memories(message.text))
 
 
 class StrictChatModel(ScriptedChatModel):

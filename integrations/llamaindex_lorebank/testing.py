@@ -29,6 +29,10 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.tools import BaseTool
 
+from lorebank import seams
+
+__all__ = ["ScriptedLLM", "Step", "StrictLLM", "call", "check_messages", "shown_memories", "wire"]
+
 Step = str | ChatMessage | Callable[[list[ChatMessage]], str | ChatMessage]
 
 
@@ -188,6 +192,13 @@ def call(tool: str, **arguments: Any) -> ChatMessage:
     """An answer that calls a tool."""
     block = ToolCallBlock(tool_call_id=f"call-{tool}", tool_name=tool, tool_kwargs=arguments)
     return ChatMessage(role=MessageRole.ASSISTANT, blocks=[block])
+
+
+def shown_memories(messages: Sequence[ChatMessage]) -> tuple[str, ...]:
+    """The memories that an LLM was shown among these messages, in their order, without dates. Query engines show theirs as
+    nodes: those are in `response.source_nodes`.
+    """
+    return tuple(memory for message in messages for memory in seams.shown_memories(message.content or ""))
 
 
 def check_messages(messages: Sequence[ChatMessage]) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lorebank._domain.blocks import fence, fold, render_memories, render_mental_models, strip
+from lorebank._domain.blocks import fence, fold, render_memories, render_mental_models, shown_memories, strip
 from lorebank._domain.memory import Memory
 from lorebank._domain.mental_model import MentalModel
 
@@ -38,6 +38,16 @@ def test_memories_are_rendered_one_a_line_with_their_dates() -> None:
     ]
     assert render_memories(memories) == MEMORIES
     assert render_memories(iter(memories)) == MEMORIES
+
+
+def test_what_a_block_shows_is_read_back() -> None:
+    """The memories in their order, on one line each, without dates; what stands around the block is none of them."""
+    day = datetime(2026, 3, 4, tzinfo=UTC)
+    told = ("Ana\ntakes - aisle seats (mostly).", "Born on a Monday (1990-01-01)")
+    block = render_memories([Memory(str(number), text, mentioned_at=day) for number, text in enumerate(told)])
+    asked = f"- Please answer briefly.\n\n{block}\n\n- Which seats?"
+    assert shown_memories(asked) == ("Ana takes - aisle seats (mostly).", "Born on a Monday (1990-01-01)")
+    assert shown_memories(strip(asked)) == ()
 
 
 def test_no_memories_give_no_block() -> None:

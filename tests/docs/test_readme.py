@@ -34,6 +34,16 @@ def server() -> Iterator[FaultServer]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def loop() -> Iterator[None]:
+    """The thread's event loop, closed with the test: LlamaIndex's blocking calls would open one and leave it so."""
+    own = asyncio.new_event_loop()
+    asyncio.set_event_loop(own)
+    yield
+    own.close()
+    asyncio.set_event_loop(None)
+
+
 @pytest.mark.parametrize("example", PYTHON, ids=lambda example: f"line-{example.start_line}")
 def test_a_fence_runs(
     example: CodeExample,

@@ -62,6 +62,15 @@ def _lines(memory: Memory) -> list[str]:
     return lines + [f"  - because: {fence(fold(text))[:EVIDENCE_CHARS]}" for text in shown]
 
 
+_BLOCK = re.compile(rf"^<{MEMORIES}>\n(.*?)^</{MEMORIES}>$", re.DOTALL | re.MULTILINE)
+_LINE = re.compile(r"^- (.*?)(?: \(\d{4}-\d\d-\d\d\))?$", re.MULTILINE)
+
+
+def shown_memories(text: str) -> tuple[str, ...]:
+    """The memories that a text's `<memories>` blocks show, in their order, without dates."""
+    return tuple(line for block in _BLOCK.findall(text) for line in _LINE.findall(block))
+
+
 def render_unavailable() -> str:
     """The `<memories>` block that says that memory could not be asked."""
     return "\n".join([f"<{MEMORIES}>", _UNAVAILABLE, f"</{MEMORIES}>"])

@@ -19,7 +19,7 @@ class _Off:
         raise UnavailableError(OFF)
 
     list = get = create = update = refresh = history = delete = _refuse
-    retain = recall = reflect = invalidate = forget = clear = purge = stats = check = tags = _refuse
+    retain = recall = reflect = invalidate = forget = clear = purge = consolidate = stats = check = tags = _refuse
     retry = cancel = status = requeue = write = read = drain = dump = load = _refuse
 
 

@@ -42,6 +42,7 @@ class Writer:
 APPLICATION = Writer("app", 0.7, "stated", "world")
 TOOL = Writer("agent-retain", 0.75, "tool", "world")
 EXTRACTION = Writer("extraction", 0.6, "inferred", "world")
+CONSOLIDATION = Writer("consolidation", 0.6, "inferred", "observation")
 TRANSCRIPT = Writer("transcript", 0.5, "unknown", "experience")
 
 

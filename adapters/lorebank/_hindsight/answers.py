@@ -187,6 +187,12 @@ class Retained(Answer):
     operation_id: str
 
 
+class Started(Answer):
+    """A consolidation that was begun, or was on its way already."""
+
+    operation_id: str
+
+
 class Work(Answer):
     """An operation, single or in a list."""
 

@@ -31,7 +31,7 @@ _NO_DIRECTIVES = "Mnemopi has no directives: they steer the reflect of a Hindsig
 class BankArchive:
     """The banks of one file, taken out and put in whole. `written` hears of new memories: they lack vectors."""
 
-    def __init__(self, database: Database, now: Callable[[], int], written: Callable[[], None]) -> None:
+    def __init__(self, database: Database, now: Callable[[], int], written: Callable[[str], None]) -> None:
         self._database, self._now, self._written = database, now, written
 
     @contextmanager
@@ -57,7 +57,7 @@ class BankArchive:
         with self._database.write() as connection:
             loaded = _load(connection, Merge.into(connection, scope, self._now()), records)
         if loaded.added:
-            self._written()
+            self._written(scope.bank)
         return loaded
 
 

@@ -19,7 +19,7 @@ from lorebank._domain.scope import Scope
 from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, tags_of, to_json, to_ticks
-from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.schema import OBSERVATION, key_range
 from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.store import ensure_bank, grow, last_place
 
@@ -116,7 +116,8 @@ class Merge:
 
     def _write(self, number: int, fresh: Sequence[_Fresh]) -> None:
         """Writes rows in the order of their arrival; those of a session keep their places, or come after what it holds."""
-        last = grow(self._connection, number, size=len(fresh), length=sum(each.length for each in fresh), sequence=len(fresh))
+        counted = [each.length for each in fresh if each.entry.type != OBSERVATION]
+        last = grow(self._connection, number, size=len(counted), length=sum(counted), sequence=len(fresh))
         first = key_range(number)[0] + last - len(fresh) + 1
         rows = [self._row(number, first + place, each) for place, each in enumerate(fresh)]
         run_many(self._connection, _INSERT, [tuple(row[name] for name in COLUMNS) for row in rows])

@@ -13,10 +13,10 @@ logger = logging.getLogger("lorebank")
 FIRST_PAUSE = 1.0
 """Seconds after the first failure; twice as many after each further one."""
 LONGEST_PAUSE = 300.0
-Part = Literal["vectors", "query", "extraction", "consolidation"]
+Part = Literal["vectors", "query", "completer"]
 _EMBEDDER = ("embedder", "recall goes on by words")
 _COMPLETER = ("completer", "what it has not done waits in the database")
-_MODELS = {"vectors": _EMBEDDER, "query": _EMBEDDER, "extraction": _COMPLETER, "consolidation": _COMPLETER}
+_MODELS = {"vectors": _EMBEDDER, "query": _EMBEDDER, "completer": _COMPLETER}
 
 
 class Trouble:

@@ -60,7 +60,7 @@ _RULES = (
     "wish, a joke, a quotation, or from what you know yourself. No fact at all is a good answer."
 )
 _SHAPE = (
-    'Answer with JSON alone: {"facts": [{"text": "...", "message": 1, "subject": "user", "relation": "home", "value": "Bergen"}]}'
+    'Answer with JSON alone: {"facts": [{"text": "...", "message": 1, "subject": "user", "relation": "home", "value": "..."}]}'
 )
 
 

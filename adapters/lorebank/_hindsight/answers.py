@@ -182,13 +182,7 @@ class Reflect(Answer):
 
 
 class Retained(Answer):
-    """An acknowledged write."""
-
-    operation_id: str
-
-
-class Started(Answer):
-    """A consolidation that was begun, or was on its way already."""
+    """Acknowledged work: a write, or a consolidation."""
 
     operation_id: str
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lorebank._domain.requests import Consolidation, Integrity, Stats
 from lorebank._domain.scope import Scope
-from lorebank._hindsight.answers import Counts, Curation, Started, TagCounts, Unit, Units, Version
+from lorebank._hindsight.answers import Counts, Curation, Retained, TagCounts, Unit, Units, Version
 from lorebank._hindsight.server import Server
 from lorebank._hindsight.transport import Call
 from lorebank.errors import MissingError
@@ -79,7 +79,7 @@ def version_text(server: Server) -> str:
 def consolidate(server: Server, scope: Scope) -> Consolidation:
     """Has the server conclude observations from what is new in the scope's own bank; a bank that is not there has nothing new."""
     try:
-        started = server.change(Started, "POST", (scope.bank, "consolidate"))
+        started = server.change(Retained, "POST", (scope.bank, "consolidate"))
     except MissingError:
         return Consolidation()
     return Consolidation(operation_id=started.operation_id)

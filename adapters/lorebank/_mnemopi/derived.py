@@ -23,6 +23,7 @@ _SOURCES = spoken("SELECT s.key, s.source, m.id FROM {sources_by_key} JOIN memor
 _TERMS = spoken("SELECT m.terms FROM {memories_by_key} WHERE m.bank = ? AND m.type <> ?")
 _DELETE = "DELETE FROM memories WHERE bank = ? AND key = ?"
 _FREE = "UPDATE memories SET superseded_by = NULL WHERE bank = ? AND superseded_by = ?"
+_KEYS = "SELECT id, key FROM memories WHERE bank = ? AND id IN ({})"
 _LINK = "INSERT INTO sources (key, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL RETURNING id, key"
 _DANGLING = """SELECT count(*) FROM sources s LEFT JOIN memories m ON m.key = s.key LEFT JOIN memories o ON o.key = s.source
@@ -49,6 +50,11 @@ def sources_of(source: Source, keys: Sequence[int]) -> Mapping[int, Mapping[int,
     for key, origin, identity in rows_of(source, _SOURCES, (json.dumps(list(keys)),)) if keys else ():
         found.setdefault(key, {})[origin] = identity
     return found
+
+
+def keys_of(source: Source, bank: int, ids: Sequence[str]) -> dict[str, int]:
+    """The keys of memories of a bank, by their ids."""
+    return dict(rows_of(source, _KEYS.format(",".join("?" * len(ids))), (bank, *ids))) if ids else {}
 
 
 def link(source: Source, pairs: Sequence[tuple[int, int]]) -> None:

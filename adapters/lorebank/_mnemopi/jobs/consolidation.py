@@ -20,7 +20,7 @@ from lorebank._domain.memory import CONSOLIDATION
 from lorebank._domain.synthesis import SCHEMA, parse_statements, within
 from lorebank._mnemopi import derived, store
 from lorebank._mnemopi.derived import Chosen
-from lorebank._mnemopi.jobs.extraction import derived_draft, keys_of
+from lorebank._mnemopi.jobs.extraction import derived_draft
 from lorebank._mnemopi.jobs.grouping import LEAST, Group, Grouping
 from lorebank._mnemopi.jobs.marks import Job, Kind
 from lorebank._mnemopi.jobs.metering import Metered
@@ -87,7 +87,7 @@ class Consolidating:
         derived.delete(connection, former, now)
         receipt = store.add(connection, job.name, [_draft(each) for each in whole], now=now)
         ids = [outcome.id or "" for outcome in receipt.stored]
-        keys = keys_of(connection, job.bank, ids)
+        keys = derived.keys_of(connection, job.bank, ids)
         renamed = [(each.former[1], keys[identity]) for identity, each in zip(ids, whole, strict=True) if each.former is not None]
         run_many(connection, _SAME, renamed)
         pairs = [(keys[identity], row["key"]) for identity, each in zip(ids, whole, strict=True) for row in each.rows]

@@ -34,7 +34,6 @@ MAX_TOKENS = 1_024
 """Tokens of an answer."""
 _WITHOUT = """SELECT m.key FROM memories m WHERE m.key = ? AND EXISTS (SELECT 1 FROM sources s JOIN memories d ON d.key = s.key
               WHERE s.source = m.key AND d.source = 'extraction')"""
-_KEYS = "SELECT id, key FROM memories WHERE bank = ? AND id IN ({})"
 _RELATIONS = {
     "home": "home", "city": "home", "residence": "home", "address": "home", "work": "work", "employer": "work", "company": "work",
     "role": "role", "job": "role", "profession": "role", "occupation": "role", "name": "name", "age": "age", "diet": "diet",
@@ -89,16 +88,11 @@ class Extraction:
         fresh = [(row, _draft(row, each)) for row, each in kept if _more(each.text, row)]
         receipt = store.add(connection, job.name, [each for _, each in fresh], now=now) if fresh else None
         ids = [outcome.id or "" for outcome in receipt.stored] if receipt else []
-        keys = keys_of(connection, job.bank, ids)
+        keys = derived.keys_of(connection, job.bank, ids)
         derived.link(connection, [(keys[identity], row["key"]) for identity, (row, _) in zip(ids, fresh, strict=True)])
         used = thought.used
         told = Told(job.name, len(thought.rows), len(fresh), len(made) - len(kept), used.requests, used.sent, used.received)
         return Written(len(fresh), len(thought.rows), stale, told)
-
-
-def keys_of(connection: Source, bank: int, ids: Sequence[str]) -> dict[str, int]:
-    """The keys of memories, by their ids."""
-    return dict(rows_of(connection, _KEYS.format(",".join("?" * len(ids))), (bank, *ids))) if ids else {}
 
 
 def derived_draft(text: str, writer: Writer, source: Row, told: Sequence[Fact] | None = None) -> Draft:

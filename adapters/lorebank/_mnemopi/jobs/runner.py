@@ -142,9 +142,9 @@ class Jobs(Forkable):
                     job = Job(number, name, work.kind)
                     wait = 0.0 if force else self._due_in(job, whole=whole)
                     done = self._work(job, work, turn) if wait == 0.0 else Consolidation()
-                    reasons += [done.reason] if done is not None and done.reason is not None else []
-                    again += [BUSY] if done is None else []
-                    again += [wait] if wait else []
+                    reason = f"another process is at the {work.kind} of {name!r}" if done is None else done.reason
+                    reasons += [reason] if reason is not None else []
+                    again += [BUSY if done is None else wait] if done is None or wait else []
             self.trouble.worked(name)
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything; it is told, and tried again
             with self._lock:

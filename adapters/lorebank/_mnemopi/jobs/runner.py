@@ -38,6 +38,7 @@ BUSY = 5.0
 LOOK = 0.05
 PATIENCE = 120.0
 """Seconds that somebody who asks for a consolidation waits for another who is at it."""
+_ELSEWHERE = "another process is at"
 _BANKS = "SELECT number, name FROM banks ORDER BY number"
 
 
@@ -73,7 +74,7 @@ class Jobs(Forkable):
         self._lock = threading.Lock()
         self._named: set[str] = set()
         self._waiting: dict[tuple[int, str], _Waiting] = {}
-        self._begun, self._force = 0, False
+        self._begun, self._force, self._busy = 0, False, False
 
     def after_fork(self) -> None:
         self._begin()
@@ -102,14 +103,20 @@ class Jobs(Forkable):
             self.wake(bank)
 
     def flush(self, timeout: float, *, everything: bool) -> tuple[int, str | None]:
-        """Waits for what is due, or for `everything`; gives how many memories are left, and why."""
+        """Waits for what is due, or for `everything`, also where another process does it; gives whether something is left (1),
+        and why.
+        """
         if not self.works:
             return 0, None
-        self._force |= everything
-        ended, reason = self.worker.finish(timeout)
-        if not ended:
-            return 1, f"follow-up work goes on after {timeout:.3g} s"
-        return (1, reason) if reason is not None else (0, None)
+        until = time.monotonic() + timeout
+        while True:
+            self._force |= everything
+            ended, reason = self.worker.finish(max(0.0, until - time.monotonic()))
+            if not ended:
+                return 1, f"follow-up work goes on after {timeout:.3g} s"
+            if not self._busy or time.monotonic() + LOOK > until:
+                return (1, reason) if reason is not None else (0, None)
+            time.sleep(LOOK)
 
     def consolidate(self, bank: str) -> Consolidation:
         """Consolidates what is new in a bank, at once, in the caller's thread."""
@@ -130,8 +137,8 @@ class Jobs(Forkable):
             named, self._named = self._named, set()
             force = self._force and whole
             self._force &= not force
-        waiting = {bank for bank, _ in self._waiting}
-        reasons: list[str] = []
+        waiting = {bank for bank, _ in list(self._waiting)}
+        reasons: list[str | None] = []
         again: list[float] = []
         name = ""
         try:
@@ -141,10 +148,10 @@ class Jobs(Forkable):
                 for work in self.works:
                     job = Job(number, name, work.kind)
                     wait = 0.0 if force else self._due_in(job, whole=whole)
-                    done = self._work(job, work, turn) if wait == 0.0 else Consolidation()
-                    reason = f"another process is at the {work.kind} of {name!r}" if done is None else done.reason
-                    reasons += [reason] if reason is not None else []
-                    again += [BUSY if done is None else wait] if done is None or wait else []
+                    if wait:
+                        again.append(wait)
+                    elif wait is not None:
+                        reasons.append(self._done(job, work, turn))
             self.trouble.worked(name)
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything; it is told, and tried again
             with self._lock:
@@ -152,7 +159,14 @@ class Jobs(Forkable):
             words = str(error) if isinstance(error, LorebankError) else f"{type(error).__name__}: {error}"
             self.trouble.failed(name, words)
             return Done(words, 0.0)
-        return Done(reasons[0] if reasons else None, min(again, default=None))
+        self._busy = any(reason is not None and reason.startswith(_ELSEWHERE) for reason in reasons)
+        again += [BUSY] if self._busy else []
+        return Done(next(filter(None, reasons), None), min(again, default=None))
+
+    def _done(self, job: Job, work: Work, turn: Turn) -> str | None:
+        """Does a job; gives why it is not all done."""
+        done = self._work(job, work, turn)
+        return f"{_ELSEWHERE} the {work.kind} of {job.name!r}" if done is None else done.reason
 
     def _due_in(self, job: Job, *, whole: bool) -> float | None:
         """In how many seconds the job is due (0: now); `None` where there is nothing to do."""

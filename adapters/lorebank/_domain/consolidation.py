@@ -22,7 +22,8 @@ _RULES = (
 
 def weakest(told: Iterable[Veracity]) -> Veracity:
     """How far what rests on all of these can be trusted."""
-    return min(told, key=WEAKEST.index, default="unknown")
+    found = tuple(told)
+    return next(iter(sorted(found, key=WEAKEST.index)), "unknown")
 
 
 def observation_prompt(memories: Sequence[Memory]) -> str:

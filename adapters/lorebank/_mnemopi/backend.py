@@ -239,7 +239,7 @@ class MnemopiBackend:
         """Closes the file; a purge and vectors that are not done within `timeout` seconds are left to the next who opens it."""
         ends = time.monotonic() + timeout
         try:
-            self.jobs.worker.stop(timeout)
+            self.jobs.stop(timeout)
             if self.vectors is not None:
                 self.vectors.writer.stop(max(0.0, ends - time.monotonic()))
             if self.database.opened:

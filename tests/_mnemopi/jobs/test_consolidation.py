@@ -218,6 +218,22 @@ def test_a_source_that_changes_while_the_completer_writes_is_not_repeated(place:
     assert banks[0].check().ok
 
 
+def test_a_source_that_is_forgotten_while_the_completer_writes_is_not_repeated(place: str, worked: Worked) -> None:
+    """The rest is thought about again, and there is too little left."""
+    banks: list[Bank] = []
+
+    def answer(_prompt: str) -> Any:
+        banks[0].forget(banks[0].list()[0].id)
+        return {"statements": [{"text": "Ana had a window seat on the flight to Oslo.", "memories": [3]}]}
+
+    banks.append(worked(place, answer))
+    banks[0].retain(SEATS)
+    assert banks[0].consolidate().observations == 0
+    assert len(told(banks[0])) == 2
+    assert observations(banks[0]) == []
+    assert banks[0].check().ok
+
+
 def test_an_observation_that_somebody_corrects_is_theirs(place: str, worked: Worked) -> None:
     """It is written over by no consolidation, and owes nothing to its sources any longer."""
     bank = worked(place)

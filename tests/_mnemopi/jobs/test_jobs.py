@@ -99,8 +99,10 @@ def test_without_a_completer_nothing_is_written_on_its_own(url: str, worked: Wor
         assert ("observation" in bank.stats().by_type) is there
 
 
-def test_memory_goes_on_while_a_completer_thinks(url: str, worked: Worked) -> None:
-    """Nothing is locked; a flush that is bounded says that it waits; close does not wait for the answer."""
+def test_memory_goes_on_while_a_completer_thinks(url: str, worked: Worked, look: Look) -> None:
+    """Nothing is locked; a flush that is bounded says that it waits; close does not wait for the answer, and leaves the work to
+    the next.
+    """
     completer = Gated()
     bank = worked(url, completer, after=1, consolidation=False)
     bank.retain("Up there in the attic is grandma's cello, under a blanket.")
@@ -112,7 +114,12 @@ def test_memory_goes_on_while_a_completer_thinks(url: str, worked: Worked) -> No
     started = time.monotonic()
     bank.close()
     assert time.monotonic() - started < 10
+    assert look("SELECT owner FROM jobs") == [None]
     completer.gate.set()
+    again = Gated()
+    again.gate.set()
+    assert worked(url, again, consolidation=False).flush(until="completed").done
+    assert look("SELECT count(*) FROM memories WHERE source = 'extraction'") == [1]
 
 
 def test_two_at_once_ask_a_completer_once(place: str, worked: Worked) -> None:

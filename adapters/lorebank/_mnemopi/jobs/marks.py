@@ -34,7 +34,8 @@ _NEW = "SELECT key FROM memories WHERE key > ? AND key <= ? ORDER BY key LIMIT ?
 _SPAN = "SELECT min(mentioned_at), max(mentioned_at) FROM memories WHERE key > ? AND key <= ?"
 _REDO = spoken("""INSERT INTO redo (bank, kind, key) SELECT j.bank, j.kind, m.key FROM {memories_by_key}
                   JOIN jobs j ON j.bank = m.bank WHERE j.done >= m.key ON CONFLICT DO NOTHING""")
-_REDO_ONE = "INSERT INTO redo (bank, kind, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_REDO_ONE = """INSERT INTO redo (bank, kind, key) SELECT m.bank, j.kind, m.key FROM memories m JOIN jobs j ON j.bank = m.bank
+               WHERE j.kind = ? AND m.bank = ? AND m.key = ? ON CONFLICT DO NOTHING"""
 _REDONE = "DELETE FROM redo WHERE bank = ? AND kind = ? AND key = ?"
 
 
@@ -115,7 +116,7 @@ def settle(source: Source, job: Job, owner: str, done: Settled, now: int) -> boo
         return False
     run_many(source, _REDONE, [(job.bank, job.kind, key) for key in done.keys])
     if done.changed:
-        run_many(source, _REDO_ONE, [(job.bank, job.kind, key) for key in done.changed])
+        run_many(source, _REDO_ONE, [(job.kind, job.bank, key) for key in done.changed])
     return True
 
 

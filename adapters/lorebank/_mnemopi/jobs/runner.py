@@ -11,6 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lorebank._database.driver import rows_of
@@ -73,7 +74,8 @@ class Jobs(Forkable):
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._named: set[str] = set()
-        self._waiting: dict[tuple[int, str], _Waiting] = {}
+        self._waiting: dict[Job, _Waiting] = {}
+        self._held: dict[Job, str] = {}
         self._begun, self._force, self._busy = 0, False, False
 
     def after_fork(self) -> None:
@@ -118,6 +120,12 @@ class Jobs(Forkable):
                 return (1, reason) if reason is not None else (0, None)
             time.sleep(LOOK)
 
+    def stop(self, timeout: float) -> None:
+        """Ends the thread; what a completer is still asked is thrown away, and left to the next who opens the file."""
+        self.worker.stop(timeout)
+        for job, owner in list(self._held.items()) if self.database.opened else ():
+            self._release(job, owner)
+
     def consolidate(self, bank: str) -> Consolidation:
         """Consolidates what is new in a bank, at once, in the caller's thread."""
         with self.database.direct() as connection:
@@ -137,21 +145,17 @@ class Jobs(Forkable):
             named, self._named = self._named, set()
             force = self._force and whole
             self._force &= not force
-        waiting = {bank for bank, _ in list(self._waiting)}
         reasons: list[str | None] = []
         again: list[float] = []
         name = ""
         try:
-            with self.database.direct() as connection:
-                banks = [row for row in rows_of(connection, _BANKS) if whole or row[1] in named or row[0] in waiting]
-            for number, name in banks:
-                for work in self.works:
-                    job = Job(number, name, work.kind)
-                    wait = 0.0 if force else self._due_in(job, whole=whole)
-                    if wait:
-                        again.append(wait)
-                    elif wait is not None:
-                        reasons.append(self._done(job, work, turn))
+            for name, job, work in self._looked_at(named, whole=whole):
+                fresh = whole or name in named
+                wait = 0.0 if force else self._due_in(job, whole=whole) if fresh or self._left(job) <= 0 else self._left(job)
+                if wait:
+                    again.append(wait)
+                elif wait is not None:
+                    reasons.append(self._done(job, work, turn))
             self.trouble.worked(name)
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything; it is told, and tried again
             with self._lock:
@@ -163,6 +167,23 @@ class Jobs(Forkable):
         again += [BUSY] if self._busy else []
         return Done(next(filter(None, reasons), None), min(again, default=None))
 
+    def _looked_at(self, named: AbstractSet[str], *, whole: bool) -> list[tuple[str, Job, Work]]:
+        """The jobs of the banks that were named or wait, or of all, with their banks' names."""
+        with self.database.direct() as connection:
+            if whole:
+                banks = {(int(number), str(name)) for number, name in rows_of(connection, _BANKS)}
+            else:
+                banks = {(number, name) for name in named if (number := bank_number(connection, name)) is not None}
+                banks |= {(job.bank, job.name) for job in list(self._waiting)}
+        return [(name, Job(number, name, work.kind), work) for number, name in sorted(banks) for work in self.works]
+
+    def _left(self, job: Job) -> float:
+        """In how many seconds a job that waits is due, as far as is known."""
+        seen, settings = self._waiting.get(job), self.settings
+        if seen is None:
+            return 0.0
+        return min(seen.until + settings.idle * SECOND, seen.since + settings.age * SECOND) / SECOND - self._now() / SECOND
+
     def _done(self, job: Job, work: Work, turn: Turn) -> str | None:
         """Does a job; gives why it is not all done."""
         done = self._work(job, work, turn)
@@ -170,18 +191,17 @@ class Jobs(Forkable):
 
     def _due_in(self, job: Job, *, whole: bool) -> float | None:
         """In how many seconds the job is due (0: now); `None` where there is nothing to do."""
-        now, settings, place = self._now(), self.settings, (job.bank, job.kind)
+        now = self._now()
         with self.database.direct() as connection:
             found = marks.mark(connection, job)
-            since, until = marks.span(connection, found, now) if whole and place not in self._waiting else (now, now)
+            since, until = marks.span(connection, found, now) if whole and job not in self._waiting else (now, now)
         if not found.waiting:
-            self._waiting.pop(place, None)
+            self._waiting.pop(job, None)
             return None
-        seen = self._waiting.setdefault(place, _Waiting(found.last, since, until))
+        seen = self._waiting.setdefault(job, _Waiting(found.last, since, until))
         if found.last != seen.last:
             seen.last, seen.until = found.last, now
-        left = min(seen.until - now + settings.idle * SECOND, seen.since - now + settings.age * SECOND) / SECOND
-        return 0.0 if found.waiting >= settings.after or left <= 0 else left
+        return 0.0 if found.waiting >= self.settings.after else max(0.0, self._left(job))
 
     def _work(self, job: Job, work: Work, turn: Turn) -> Consolidation | None:
         """Does a job, batch by batch; `None` where another has the lease of it."""
@@ -189,6 +209,7 @@ class Jobs(Forkable):
         with self.database.direct(write=True, bank=job.name) as connection:
             if not marks.claim(connection, job, owner, self._now()):
                 return None
+        self._held[job] = owner
         total = Consolidation()
         try:
             while not turn.over and (done := self._batch(job, work, turn, owner)) is not None:
@@ -201,10 +222,15 @@ class Jobs(Forkable):
                 if done.reason is not None:
                     break
         finally:
-            with self.database.direct(write=True, bank=job.name) as connection:
-                marks.release(connection, job, owner)
-        self._waiting.pop((job.bank, job.kind), None)
+            if not turn.over:
+                self._release(job, owner)
+        self._waiting.pop(job, None)
         return total
+
+    def _release(self, job: Job, owner: str) -> None:
+        with self.database.direct(write=True, bank=job.name) as connection:
+            marks.release(connection, job, owner)
+        self._held.pop(job, None)
 
     def _batch(self, job: Job, work: Work, turn: Turn, owner: str) -> Consolidation | None:
         """One batch; `None` where there is none left, or the right to write is lost."""

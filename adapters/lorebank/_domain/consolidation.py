@@ -23,7 +23,7 @@ _RULES = (
 def weakest(told: Iterable[Veracity]) -> Veracity:
     """How far what rests on all of these can be trusted."""
     found = tuple(told)
-    return next(iter(sorted(found, key=WEAKEST.index)), "unknown")
+    return min(found, key=WEAKEST.index) if found else "unknown"
 
 
 def observation_prompt(memories: Sequence[Memory]) -> str:

@@ -154,7 +154,8 @@ class Memory:
     Times are in UTC. `score` orders the memories of one result (higher is better) and does not compare across
     backends; outside a recall it is `None`. `signals` is what each signal added to the score, with `explain=True`.
     `truncated` says that `text` is the start of a longer text, cut to the result's token bound; `get(id)` has it whole.
-    `backend` is set where a joined bank read it.
+    `backend` is set where a joined bank read it. `derived_from` are the ids of the memories that Mnemopi made it of, where
+    `get` or `list` gave it.
     """
 
     id: str
@@ -182,6 +183,7 @@ class Memory:
     truncated: bool = False
     signals: Mapping[str, float] | None = None
     backend: BackendName | None = None
+    derived_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

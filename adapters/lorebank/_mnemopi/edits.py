@@ -46,7 +46,7 @@ def fetch(connection: Connection, scope: Scope, memory_id: str, within: Sequence
 def get(connection: Connection, scope: Scope, memory_id: str) -> Memory:
     """The memory, whatever its state."""
     row = fetch(connection, scope, memory_id, scope.searched)
-    return to_memory(row, row["bank_name"])
+    return _with_sources(connection, [row])[0]
 
 
 def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -> tuple[Memory, ...]:
@@ -59,17 +59,24 @@ def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -
     )
     if request.types is not None:
         query = query.where(memories.c.type.in_(request.types))
-    found: list[Memory] = []
+    found: list[dict[str, Any]] = []
     passed = 0
     with connection.execute(query.execution_options(yield_per=PAGE)) as rows:
         for row in rows.mappings():
             if _admitted(scope, request.selection, tags_of(row["tags"])):
                 passed += 1
                 if passed > request.offset:
-                    found.append(to_memory(dict(row), row["bank_name"]))
+                    found.append(dict(row))
                 if len(found) == request.limit:
                     break
-    return tuple(found)
+    return tuple(_with_sources(connection, found))
+
+
+def _with_sources(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[Memory]:
+    """The memories of these rows, with the ids of what they were derived from."""
+    origins = derived.sources_of(connection, [row["key"] for row in rows])
+    found = [(to_memory(row, row["bank_name"]), origins.get(row["key"])) for row in rows]
+    return [replace(memory, derived_from=tuple(ids.values())) if ids else memory for memory, ids in found]
 
 
 def _kept(request: ListRequest, now: int) -> ColumnElement[bool]:

@@ -44,6 +44,8 @@ def test_what_belongs_together_becomes_one_observation(place: str, worked: Worke
     assert (found.type, found.source, found.importance, found.veracity) == ("observation", "consolidation", 0.6, "stated")
     assert [line for line in found.text.splitlines() if line in " ".join(SEATS)] == found.text.splitlines()
     assert "Mimi" not in found.text
+    assert {before[origin].text for origin in found.derived_from} == set(SEATS)
+    assert bank.get(found.id).derived_from == found.derived_from
     assert told(bank) == before
     assert bank.check().ok
     assert bank.stats().by_type == {"observation": 1, "world": 4}

@@ -102,9 +102,10 @@ def test_a_fact_with_a_relation_supersedes_what_was_said_before(place: str, work
     """The model reads what no rule reads; the older statement names what took its place, and does so no longer when that is
     forgotten.
     """
-    bank = worked(place, script(fact("The user lives in Bergen.", 2, "user", "home", "Bergen")), consolidation=False)
+    answers = script(fact("The user lives in Bergen.", 2, "user", "home", "Bergen"))
+    bank = worked(place, answers, consolidation=False, idle=86_400, age=86_400 * 30)
     old = bank.retain("I live in Oslo.").stored[0].id
-    clock.now += timedelta(days=9)
+    clock.now += timedelta(hours=9)
     new = bank.retain(MOVED).stored[0].id
     [found] = extracted(flushed(bank))
     assert bank.get(old).superseded_by == found.id

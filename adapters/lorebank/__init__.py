@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lorebank._domain.session import Injection, Trace, TurnReceipt
     from lorebank._domain.settings import (
         ConnectionSettings,
+        FollowUp,
         MentalModelSettings,
         Missions,
         MnemopiSettings,
@@ -57,6 +58,7 @@ __all__ = [
     "Directive",
     "Document",
     "ExportReport",
+    "FollowUp",
     "ForbiddenError",
     "GarbledError",
     "ImportReport",
@@ -108,6 +110,7 @@ _HOMES = {
     "_domain.session": ("Injection", "Trace", "TurnReceipt"),
     "_domain.settings": (
         "ConnectionSettings",
+        "FollowUp",
         "MentalModelSettings",
         "Missions",
         "MnemopiSettings",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
+from lorebank import _care as care
 from lorebank import _transfer as transfer
 from lorebank._asking import recall_request
 from lorebank._connections import Connections
@@ -26,7 +27,7 @@ from lorebank._domain.memory import (
     UpdateMode,
     Writer,
 )
-from lorebank._domain.requests import FlushReport, Health, Integrity, Kept, ListRequest, ReflectRequest, Stats
+from lorebank._domain.requests import FlushReport, Kept, ListRequest, ReflectRequest
 from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
 from lorebank._domain.toolbook import Offer, ToolName, parse_tools
 from lorebank._editing import admitted_change, check_clear, forgettable, selection
@@ -324,22 +325,6 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         """How many memories carry each tag, the most frequent first."""
         return self.connections.backend.tags(self._scope)
 
-    def purge(self) -> str | None:
-        """Removes every trace of deleted text from the file; gives why it could not, or `None`."""
-        return self.connections.backend.purge()
-
-    def stats(self) -> Stats:
-        """Counts of the bank that this handle writes to."""
-        return self.connections.backend.stats(self._scope)
-
-    def health(self) -> Health:
-        """Whether memory answers now; never raises for a backend that is down."""
-        return self.connections.backend.health()
-
-    def check(self) -> Integrity:
-        """Checks what is stored: the file, its indexes, the counts."""
-        return self.connections.backend.check(self._scope)
-
     def flush(self, *, timeout: float = 30, until: Literal["accepted", "completed"] = "accepted") -> FlushReport:
         """Waits, at most `timeout` seconds, until background work is done; says what is left."""
         if until not in ("accepted", "completed"):
@@ -353,6 +338,12 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         if self._owner:
             self._connections.close()
 
+    consolidate = care.consolidate
+    purge = care.purge
+    stats = care.stats
+    health = care.health
+    check = care.check
+    aconsolidate = twin(care.consolidate)
     export = transfer.export
     import_ = transfer.import_
     aexport = twin(transfer.export)
@@ -369,10 +360,10 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     aforget = twin(forget)
     aclear = twin(clear)
     atags = twin(tags)
-    apurge = twin(purge)
-    astats = twin(stats)
-    ahealth = twin(health)
-    acheck = twin(check)
+    apurge = twin(care.purge)
+    astats = twin(care.stats)
+    ahealth = twin(care.health)
+    acheck = twin(care.check)
     aflush = twin(flush, lane="flush")
 
     async def aclose(self) -> None:

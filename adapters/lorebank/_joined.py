@@ -16,6 +16,7 @@ from lorebank._domain.memory import Memory, RecallResult, Receipt, Reflection, R
 from lorebank._domain.ports import Archive, Backend, Directives, Documents, MentalModels, Operations, Outbox, Sessions
 from lorebank._domain.requests import (
     Change,
+    Consolidation,
     FlushReport,
     Health,
     Integrity,
@@ -185,6 +186,9 @@ class JoinedBackend:
             except FAILURES as error:
                 failed = failed or error
         raise failed or MissingError(f"no memory {memory_id!r} in {' or '.join(repr(p.scope.bank) for p in self.parts)}")
+
+    def consolidate(self, scope: Scope) -> Consolidation:
+        return self._first.consolidate(scope)
 
     def tags(self, scope: Scope) -> Mapping[str, int]:
         return self._first.tags(scope)

@@ -68,7 +68,7 @@ class PartialBackend:
     outbox, sessions, archive = (_port(name) for name in ("outbox", "sessions", "archive"))
     retain, recall, reflect, get, list = (_verb(name) for name in ("retain", "recall", "reflect", "get", "list"))
     update, invalidate, forget, clear = (_verb(name) for name in ("update", "invalidate", "forget", "clear"))
-    purge, stats, check, tags = (_verb(name) for name in ("purge", "stats", "check", "tags"))
+    purge, consolidate, stats, check, tags = (_verb(name) for name in ("purge", "consolidate", "stats", "check", "tags"))
 
     def refusal(self, verb: str) -> LorebankError:
         """What is raised where `verb` is called, and nobody has written it."""

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from lorebank._domain.cursor import Claim, Known
     from lorebank._domain.events import (
         BankPrepared,
+        Consolidated,
         DeadLettered,
         Event,
+        Extracted,
         IgnoredParameters,
         KeyTakenOver,
         LedgerMoved,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from lorebank._domain.query import compose_query
     from lorebank._domain.requests import (
         Change,
+        Consolidation,
         FlushReport,
         Health,
         Integrity,
@@ -107,6 +110,8 @@ __all__ = [
     "Choices",
     "Claim",
     "Completer",
+    "Consolidated",
+    "Consolidation",
     "DeadLettered",
     "Directive",
     "Directives",
@@ -118,6 +123,7 @@ __all__ = [
     "Embedder",
     "Entry",
     "Event",
+    "Extracted",
     "FlushReport",
     "Forkable",
     "FormerText",
@@ -246,8 +252,10 @@ _HOMES = {
     ),
     "_domain.events": (
         "BankPrepared",
+        "Consolidated",
         "DeadLettered",
         "Event",
+        "Extracted",
         "IgnoredParameters",
         "KeyTakenOver",
         "LedgerMoved",
@@ -311,6 +319,7 @@ _HOMES = {
     "_domain.query": ("compose_query",),
     "_domain.requests": (
         "Change",
+        "Consolidation",
         "FlushReport",
         "Health",
         "Integrity",

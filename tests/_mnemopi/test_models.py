@@ -111,6 +111,11 @@ def test_models_of_an_older_file_are_refreshed_by_delta(url: str, look: Look) ->
         bank.retain("Ana plays the cello.")
         model = made(bank)
     for statement in (
+        "DROP TRIGGER memories_removed_sources",
+        "DROP TABLE sources",
+        "DROP TABLE redo",
+        "DROP TABLE jobs",
+        "DROP INDEX memories_observations",
         "DROP TABLE facts",
         "DROP TRIGGER memories_removed_facts",
         "DROP TABLE vectors",

@@ -19,6 +19,7 @@ from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Refl
 from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
 from lorebank._domain.requests import (
     Change,
+    Consolidation,
     FlushReport,
     Health,
     Integrity,
@@ -119,6 +120,9 @@ class OutboxBackend(Forkable):
 
     def purge(self) -> str | None:
         return self.server.purge()
+
+    def consolidate(self, scope: Scope) -> Consolidation:
+        return self.server.consolidate(scope)
 
     def tags(self, scope: Scope) -> Mapping[str, int]:
         return self.server.tags(scope)

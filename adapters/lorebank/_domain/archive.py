@@ -31,8 +31,8 @@ class Entry:
     """A memory on its way from one bank to another: the item it was retained as, and what a bank knows of it.
 
     `item.timestamp` is set only where the time is part of the statement; `said` is when it was said in any case. `digest`
-    tells a statement from all others whatever its words. `told` is its text in the file, where secrets were taken out of
-    it since; `line` its place in the file.
+    tells a statement from all others whatever its words. `sources` are the ids of the memories that it was derived from.
+    `told` is its text in the file, where secrets were taken out of it since; `line` its place in the file.
     """
 
     id: str
@@ -47,6 +47,7 @@ class Entry:
     superseded_by: str | None = None
     position: int | None = None
     digest: bytes | None = None
+    sources: tuple[str, ...] = ()
     told: str | None = None
     line: int = 0
 

@@ -56,13 +56,39 @@ class ModelRefreshed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Extracted(Event):
+    """A completer looked for facts: in how many memories, how many facts were kept and how many dropped since their memory does
+    not say them, in how many requests, and about how many tokens these sent and got.
+    """
+
+    memories: int
+    facts: int
+    dropped: int
+    requests: int
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidated(Event):
+    """Observations were written, from so many memories; what a completer was asked for it, as for `Extracted`."""
+
+    observations: int
+    memories: int
+    requests: int
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutageStarted(Event):
     """The server stopped answering: `writes` wait in the outbox, or the automatic `recall` gives nothing. Or an embedder
-    did: memories wait for their `vectors`, or a `query` has none; recall goes on by words.
+    did: memories wait for their `vectors`, or a `query` has none; recall goes on by words. Or a `completer` did: facts and
+    observations wait.
     """
 
     reason: str
-    part: Literal["writes", "recall", "vectors", "query"] = "writes"
+    part: Literal["writes", "recall", "vectors", "query", "completer"] = "writes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +97,7 @@ class OutageEnded(Event):
 
     seconds: float
     failures: int
-    part: Literal["writes", "recall", "vectors", "query"] = "writes"
+    part: Literal["writes", "recall", "vectors", "query", "completer"] = "writes"
 
 
 @dataclass(frozen=True, slots=True)

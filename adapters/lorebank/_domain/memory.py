@@ -42,6 +42,7 @@ class Writer:
 APPLICATION = Writer("app", 0.7, "stated", "world")
 TOOL = Writer("agent-retain", 0.75, "tool", "world")
 EXTRACTION = Writer("extraction", 0.6, "inferred", "world")
+CONSOLIDATION = Writer("consolidation", 0.6, "inferred", "observation")
 TRANSCRIPT = Writer("transcript", 0.5, "unknown", "experience")
 
 
@@ -153,7 +154,8 @@ class Memory:
     Times are in UTC. `score` orders the memories of one result (higher is better) and does not compare across
     backends; outside a recall it is `None`. `signals` is what each signal added to the score, with `explain=True`.
     `truncated` says that `text` is the start of a longer text, cut to the result's token bound; `get(id)` has it whole.
-    `backend` is set where a joined bank read it.
+    `backend` is set where a joined bank read it. `derived_from` are the ids of the memories that Mnemopi made it of, where
+    `get` or `list` gave it.
     """
 
     id: str
@@ -181,6 +183,7 @@ class Memory:
     truncated: bool = False
     signals: Mapping[str, float] | None = None
     backend: BackendName | None = None
+    derived_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

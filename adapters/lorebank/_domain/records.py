@@ -150,6 +150,7 @@ class MemoryLine(Line):
     metadata: Mapped = Field(default_factory=dict)
     entities: Labels = Field(default_factory=list)
     digest: Hex | None = None
+    derived_from: Labels = Field(default_factory=list)
 
     def record(self, line: int) -> Entry:
         item = item_of(
@@ -179,6 +180,7 @@ class MemoryLine(Line):
             self.superseded_by,
             self.position,
             bytes.fromhex(self.digest) if self.digest else None,
+            tuple(self.derived_from),
             line=line,
         )
 
@@ -298,6 +300,7 @@ def _memory(entry: Entry) -> dict[str, Any]:
         "session": item.session, "position": entry.position, "speaker": item.speaker, "document": item.document_id,
         "context": item.context, "tags": tuple(item.tags), "metadata": dict(item.metadata or {}),
         "entities": tuple(item.entities), "digest": entry.digest.hex() if entry.digest else None,
+        "derived_from": entry.sources,
     }  # fmt: skip
 
 

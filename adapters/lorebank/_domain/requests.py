@@ -122,3 +122,17 @@ class FlushReport:
     @property
     def done(self) -> bool:
         return not self.left
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """What a consolidation came to: how many observations were written, anew or for the first time, from how many memories. On a
+    server it goes on in the background: `operation_id` is its operation there. `tokens` is about what a completer was sent
+    and gave; `reason` says why not all was done.
+    """
+
+    observations: int = 0
+    memories: int = 0
+    tokens: int = 0
+    reason: str | None = None
+    operation_id: str | None = None

@@ -272,6 +272,23 @@ class RankingWeights(Settings):
         )
 
 
+class FollowUp(Settings):
+    """What the embedded engine does with memories in the background, and when.
+
+    With a completer, `extraction` finds facts in what users have said; `consolidation` writes observations on its own
+    (`None`: where there is a completer). Either begins with a bank when so many memories are new (`after`), the last one came
+    `idle` seconds ago, or the first one `age` seconds ago. A completer is sent and gives about `tokens_per_day` tokens for
+    each bank at most; what is left then waits for the next day (UTC).
+    """
+
+    extraction: bool = True
+    consolidation: bool | None = None
+    after: Annotated[int, Field(ge=1)] = 20
+    idle: Seconds = 300
+    age: Annotated[float, Field(gt=0, le=86_400 * 366)] = 86_400
+    tokens_per_day: Annotated[int, Field(ge=0)] = 200_000
+
+
 class MnemopiSettings(Settings):
     """The embedded engine.
 
@@ -289,3 +306,4 @@ class MnemopiSettings(Settings):
     query_timeout: Seconds = 1
     synchronous: Literal["normal", "full"] = "normal"
     busy_timeout: Seconds = 30
+    follow_up: FollowUp = FollowUp()

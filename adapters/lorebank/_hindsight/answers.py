@@ -182,7 +182,7 @@ class Reflect(Answer):
 
 
 class Retained(Answer):
-    """An acknowledged write."""
+    """Acknowledged work: a write, or a consolidation."""
 
     operation_id: str
 

@@ -13,6 +13,7 @@ from lorebank._domain.memory import Memory, RecallResult, Reflection, Removal
 from lorebank._domain.operations import Operation
 from lorebank._domain.requests import (
     Change,
+    Consolidation,
     Health,
     Integrity,
     ListRequest,
@@ -109,6 +110,9 @@ class HindsightBackend:
     def purge(self) -> str | None:
         """A server keeps its own pages: nothing can be done from here."""
         return None
+
+    def consolidate(self, scope: Scope) -> Consolidation:
+        return upkeep.consolidate(self._server, scope)
 
     def tags(self, scope: Scope) -> Mapping[str, int]:
         return upkeep.tags(self._server, scope)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
-from lorebank._domain.requests import Integrity, Stats
+from lorebank._domain.requests import Consolidation, Integrity, Stats
 from lorebank._domain.scope import Scope
-from lorebank._hindsight.answers import Counts, Curation, TagCounts, Unit, Units, Version
+from lorebank._hindsight.answers import Counts, Curation, Retained, TagCounts, Unit, Units, Version
 from lorebank._hindsight.server import Server
 from lorebank._hindsight.transport import Call
 from lorebank.errors import MissingError
@@ -74,3 +74,12 @@ def check(server: Server, scope: Scope) -> Integrity:
 def version_text(server: Server) -> str:
     """The server's version, as it says it."""
     return server.ask(Version, Call("GET", "/version", server.settings.timeout, urgent=True)).api_version
+
+
+def consolidate(server: Server, scope: Scope) -> Consolidation:
+    """Has the server conclude observations from what is new in the scope's own bank; a bank that is not there has nothing new."""
+    try:
+        started = server.change(Retained, "POST", (scope.bank, "consolidate"))
+    except MissingError:
+        return Consolidation()
+    return Consolidation(operation_id=started.operation_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -16,6 +16,7 @@ from lorebank._domain.archive import Archived, Dump, Entry, Loaded, ModelEntry, 
 from lorebank._domain.operations import Directive
 from lorebank._domain.scope import Scope
 from lorebank._mnemopi.archived_models import dump_models, load_models
+from lorebank._mnemopi.derived import sources_of
 from lorebank._mnemopi.merging import Merge
 from lorebank._mnemopi.rows import COLUMNS, digest, from_ticks, maybe_moment, tags_of
 from lorebank._mnemopi.schema import key_range
@@ -31,7 +32,7 @@ _NO_DIRECTIVES = "Mnemopi has no directives: they steer the reflect of a Hindsig
 class BankArchive:
     """The banks of one file, taken out and put in whole. `written` hears of new memories: they lack vectors."""
 
-    def __init__(self, database: Database, now: Callable[[], int], written: Callable[[], None]) -> None:
+    def __init__(self, database: Database, now: Callable[[], int], written: Callable[[str], None]) -> None:
         self._database, self._now, self._written = database, now, written
 
     @contextmanager
@@ -57,7 +58,7 @@ class BankArchive:
         with self._database.write() as connection:
             loaded = _load(connection, Merge.into(connection, scope, self._now()), records)
         if loaded.added:
-            self._written()
+            self._written(scope.bank)
         return loaded
 
 
@@ -93,14 +94,15 @@ def _records(connection: Connection, scope: Scope, number: int) -> Iterator[Arch
     last, high = key_range(number)
     while rows := rows_of(connection, _ROWS, (last, high)):
         last = rows[-1][0]
+        origins = sources_of(connection, [row[0] for row in rows])
         for values in rows:
-            entry = _entry(dict(zip(COLUMNS, values, strict=True)))
+            entry = _entry(dict(zip(COLUMNS, values, strict=True)), origins.get(values[0], {}))
             if scope.admits(entry.item.tags):
                 yield entry
     yield from dump_models(connection, scope, number)
 
 
-def _entry(row: dict[str, Any]) -> Entry:
+def _entry(row: dict[str, Any], origins: Mapping[int, str]) -> Entry:
     said = from_ticks(row["mentioned_at"])
     item = item_of(
         content=row["content"],
@@ -130,4 +132,5 @@ def _entry(row: dict[str, Any]) -> Entry:
         row["superseded_by"],
         row["position"],
         own,
+        tuple(origins.values()),
     )

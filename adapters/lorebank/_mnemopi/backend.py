@@ -31,6 +31,7 @@ from lorebank._domain.memory import (
 from lorebank._domain.ports import Completer, Embedder
 from lorebank._domain.requests import (
     Change,
+    Consolidation,
     FlushReport,
     Health,
     Integrity,
@@ -44,12 +45,13 @@ from lorebank._domain.scope import Scope, Scoping, TagRule, scope_by_bank
 from lorebank._domain.settings import MnemopiSettings
 from lorebank._domain.toolbook import NOTHING_TO_REFLECT, ranked_reflection
 from lorebank._ledger.sessions import forget_traces
-from lorebank._mnemopi import edits, recall, store, synthesis, upkeep
+from lorebank._mnemopi import derived, edits, recall, store, synthesis, upkeep
 from lorebank._mnemopi.absent import NoDirectives, NoOperations, NoOutbox
 from lorebank._mnemopi.archive import BankArchive
 from lorebank._mnemopi.dialects import speech, speech_of
 from lorebank._mnemopi.documents import DocumentStore
 from lorebank._mnemopi.embedders.checking import checked
+from lorebank._mnemopi.jobs.runner import Jobs
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.sessions import StoredSessions
@@ -103,14 +105,16 @@ class MnemopiBackend:
         known = None if lent is None else (lent.name, lent.dimensions)
         self.database = Database(opened, partial(prepare, embedder=known))
         self.vectors = None if lent is None else Vectors(self.database, lent, self.settings.query_timeout)
+        self.jobs = Jobs(self.database, self.completer, self.settings.follow_up, self._now, self._embed)
         self.models = ModelStore(self.database, self._recall_model, self._now, self.completer)
-        self.sessions = StoredSessions(self.database, self.models, clock, self._embed)
+        self.sessions = StoredSessions(self.database, self.models, clock, self._written)
         self.documents = DocumentStore(self.database, self._now)
-        self.archive = BankArchive(self.database, self._now, self._embed)
+        self.archive = BankArchive(self.database, self._now, self._written)
         self.operations, self.directives, self.outbox = NoOperations(), NoDirectives(), NoOutbox()
 
     def announce(self, tell: Listener) -> None:
-        """All that happens here on its own is the work of the embedder."""
+        """What happens here on its own is the work of the embedder and of the completer."""
+        self.jobs.announce(tell)
         if self.vectors is not None:
             self.vectors.announce(tell)
 
@@ -128,16 +132,16 @@ class MnemopiBackend:
             return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
         with self.database.direct(write=True, bank=scope.bank) as connection:
             receipt = store.add(connection, scope.bank, drafts, now=to_ticks(now))
-        self._embed()
+        self._written(scope.bank)
         return receipt
 
     def _replace(self, scope: Scope, drafts: Sequence[Draft], documents: Sequence[str], now: int) -> Receipt:
         """Writes drafts in place of what their documents held; models that were written from that are answered anew."""
         with self.database.write() as connection:
-            former = store.retire(connection, scope.bank, documents, now)
+            former = derived.retire(connection, scope.bank, documents, now)
             receipt = store.add(connection, scope.bank, drafts, now=now)
             self.models.touched(connection, scope, former)
-        self._embed()
+        self._written(scope.bank)
         return receipt
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
@@ -150,6 +154,7 @@ class MnemopiBackend:
             found = self._recall(connection, scope, request, asked)
         if self.vectors is not None:
             self.vectors.begin()
+        self.jobs.begin(scope.bank)
         return found
 
     def reflect(self, scope: Scope, request: ReflectRequest) -> Reflection:
@@ -171,15 +176,15 @@ class MnemopiBackend:
 
     def update(self, scope: Scope, memory_id: str, change: Change) -> Memory:
         with self.database.write() as connection:
-            changed = edits.change(connection, scope, memory_id, change, self._now())
-            self.models.touched(connection, scope, [memory_id])
-        self._embed(whole=change.content is not None)
+            changed, gone = edits.change(connection, scope, memory_id, change, self._now())
+            self.models.touched(connection, scope, [memory_id, *gone])
+        self._written(changed.bank or scope.bank, whole=change.content is not None)
         return changed
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
         with self.database.write() as connection:
-            changed = edits.invalidate(connection, scope, memory_id, replacement, self._now())
-            self.models.touched(connection, scope, [memory_id])
+            changed, gone = edits.invalidate(connection, scope, memory_id, replacement, self._now())
+            self.models.touched(connection, scope, [memory_id, *gone])
             return changed
 
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
@@ -188,7 +193,7 @@ class MnemopiBackend:
                 return Removal(tuple(each.id for each in edits.choose(connection, scope, selection)), dry_run=True)
         with self.database.write() as connection:
             chosen = edits.choose(connection, scope, selection)
-            edits.remove(connection, chosen, self._now())
+            derived.remove(connection, chosen, self._now())
             if selection.session is not None:
                 forget_traces(connection, "", scope.bank, selection.session)
             removal = self._forgotten(connection, scope, [each.id for each in chosen])
@@ -221,19 +226,22 @@ class MnemopiBackend:
             return upkeep.check(connection, scope)
 
     def flush(self, *, timeout: float, until: Literal["accepted", "completed"]) -> FlushReport:
-        """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked, and vectors."""
-        del until
+        """Memories are durable when `retain` returns; what may be left is a purge that a reader blocked, follow-up work, and
+        vectors. With `completed`, follow-up work is done that is not due yet.
+        """
         ends = time.monotonic() + timeout
         reason = self._purge_owed(timeout)
+        undone, why = self.jobs.flush(max(0.0, ends - time.monotonic()), everything=until == "completed")
         left, lacking = (0, None) if self.vectors is None else self.vectors.writer.flush(max(0.0, ends - time.monotonic()))
-        return FlushReport(left + int(reason is not None), "; ".join(filter(None, (reason, lacking))) or None)
+        return FlushReport(left + undone + int(reason is not None), "; ".join(filter(None, (reason, why, lacking))) or None)
 
     def close(self, timeout: float) -> None:
         """Closes the file; a purge and vectors that are not done within `timeout` seconds are left to the next who opens it."""
         ends = time.monotonic() + timeout
         try:
+            self.jobs.stop(timeout)
             if self.vectors is not None:
-                self.vectors.writer.stop(timeout)
+                self.vectors.writer.stop(max(0.0, ends - time.monotonic()))
             if self.database.opened:
                 self._purge_owed(max(0.0, ends - time.monotonic()))
         except UnavailableError:
@@ -256,6 +264,15 @@ class MnemopiBackend:
         with self.database.direct() as connection:
             owed = upkeep.owes_purge(connection)
         return upkeep.purge(self.database, wait) if owed else None
+
+    def consolidate(self, scope: Scope) -> Consolidation:
+        """Writes observations of what is new in the scope's own bank."""
+        return self.jobs.consolidate(scope.bank)
+
+    def _written(self, bank: str, *, whole: bool = False) -> None:
+        """A bank has new memories, or with `whole` changed ones."""
+        self._embed(whole=whole)
+        self.jobs.wake(bank)
 
     def _embed(self, *, whole: bool = False) -> None:
         """New memories, or with `whole` also changed ones, may lack a vector."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, false, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, false, or_, select, update
 
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory
 from lorebank._domain.requests import Change, ListRequest, Selection
 from lorebank._domain.scope import Scope
+from lorebank._mnemopi import derived
+from lorebank._mnemopi.derived import Chosen, derived_from
 from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.facts.rules import facts_of
 from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory
-from lorebank._mnemopi.schema import banks, memories
+from lorebank._mnemopi.schema import OBSERVATION, banks, memories
 from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.search.traits import TIMED
 from lorebank._mnemopi.store import bank_number, grow
@@ -44,7 +46,7 @@ def fetch(connection: Connection, scope: Scope, memory_id: str, within: Sequence
 def get(connection: Connection, scope: Scope, memory_id: str) -> Memory:
     """The memory, whatever its state."""
     row = fetch(connection, scope, memory_id, scope.searched)
-    return to_memory(row, row["bank_name"])
+    return _with_sources(connection, [row])[0]
 
 
 def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -> tuple[Memory, ...]:
@@ -57,17 +59,24 @@ def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -
     )
     if request.types is not None:
         query = query.where(memories.c.type.in_(request.types))
-    found: list[Memory] = []
+    found: list[dict[str, Any]] = []
     passed = 0
     with connection.execute(query.execution_options(yield_per=PAGE)) as rows:
         for row in rows.mappings():
             if _admitted(scope, request.selection, tags_of(row["tags"])):
                 passed += 1
                 if passed > request.offset:
-                    found.append(to_memory(dict(row), row["bank_name"]))
+                    found.append(dict(row))
                 if len(found) == request.limit:
                     break
-    return tuple(found)
+    return tuple(_with_sources(connection, found))
+
+
+def _with_sources(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[Memory]:
+    """The memories of these rows, with the ids of what they were derived from."""
+    origins = derived.sources_of(connection, [row["key"] for row in rows])
+    found = [(to_memory(row, row["bank_name"]), origins.get(row["key"])) for row in rows]
+    return [replace(memory, derived_from=tuple(ids.values())) if ids else memory for memory, ids in found]
 
 
 def _kept(request: ListRequest, now: int) -> ColumnElement[bool]:
@@ -92,10 +101,11 @@ def _admitted(scope: Scope, selection: Selection, tags: tuple[str, ...]) -> bool
     return scope.admits(tags) and set(selection.tags) <= set(tags) and (rule is None or rule.admits(tags))
 
 
-def change(connection: Connection, scope: Scope, memory_id: str, asked: Change, now: int) -> Memory:
-    """Changes a memory; what was derived from the old text is derived anew."""
+def change(connection: Connection, scope: Scope, memory_id: str, asked: Change, now: int) -> tuple[Memory, list[str]]:
+    """Changes a memory; what was derived from the old text is derived anew. Gives the ids of what went with it, too."""
     row = fetch(connection, scope, memory_id, scope.reads)
     values: dict[str, Any] = {}
+    gone: list[str] = []
     if asked.importance is not None:
         values["importance"] = asked.importance
     if asked.metadata is not None:
@@ -106,12 +116,14 @@ def change(connection: Connection, scope: Scope, memory_id: str, asked: Change, 
         item = _item(row, asked.content or row["content"], tags_of(values.get("tags", row["tags"])))
         spoken = words(item.content)
         values |= content_values(item, row["type"], spoken, alone=row["source"] == TRANSCRIPT.source)
-        grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
+        if row["type"] != OBSERVATION:
+            grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
         told = (facts.realm(item.tags), facts_of(item.content, spoken, item.speaker))
+        gone = derived.changed(connection, row["key"], now, own=asked.content is not None)
         facts.rewrite(connection, row["bank"], row["key"], told, now)
     if values:
         connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
-    return get(connection, replace(scope, required=None), memory_id)
+    return get(connection, replace(scope, required=None), memory_id), gone
 
 
 def _item(row: Mapping[str, Any], content: str, tags: tuple[str, ...]) -> Item:
@@ -132,30 +144,31 @@ def _length(terms: str) -> int:
     return len(terms.split())
 
 
-def invalidate(connection: Connection, scope: Scope, memory_id: str, replacement: str | None, now: int) -> Memory:
-    """Takes a memory out of recall for good, but keeps it; `replacement` is the memory that holds the truth now."""
+def invalidate(
+    connection: Connection, scope: Scope, memory_id: str, replacement: str | None, now: int
+) -> tuple[Memory, list[str]]:
+    """Takes a memory out of recall for good, but keeps it; `replacement` is the memory that holds the truth now. Gives the ids
+    of what was derived from it, and is gone, too.
+    """
     row = fetch(connection, scope, memory_id, scope.reads)
     if replacement is not None:
         fetch(connection, scope, replacement, scope.searched)
     values = {"invalidated_at": row["invalidated_at"] or now, "superseded_by": replacement or row["superseded_by"]}
     connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
+    gone = derived.drop(connection, [row["key"]], now)
     facts.settle(connection, row["bank"], facts.slots_of(connection, row["bank"], [row["key"]]), now)
-    return get(connection, scope, memory_id)
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """A memory that a selection means: its row's key, its bank, its id."""
-
-    key: int
-    bank: int
-    id: str
+    return get(connection, scope, memory_id), gone
 
 
 def choose(connection: Connection, scope: Scope, selection: Selection) -> list[Chosen]:
-    """The memories that a selection means in the scope's own bank. One given by id must exist, there or in a bank the
-    scope may edit.
+    """The memories that a selection means in the scope's own bank, and what was derived from them. One given by id must exist,
+    there or in a bank the scope may edit.
     """
+    meant = _meant(connection, scope, selection)
+    return list(dict.fromkeys((*meant, *derived_from(connection, [each.key for each in meant]))))
+
+
+def _meant(connection: Connection, scope: Scope, selection: Selection) -> list[Chosen]:
     if selection.ids and selection == Selection(ids=selection.ids):
         rows = [fetch(connection, scope, each, scope.reads) for each in selection.ids]
         return [Chosen(row["key"], row["bank"], row["id"]) for row in rows]
@@ -165,22 +178,6 @@ def choose(connection: Connection, scope: Scope, selection: Selection) -> list[C
     query = columns.where(clause, _matching(selection)).order_by(memories.c.key)
     found = connection.execute(query).all()
     return [Chosen(row.key, row.bank, row.id) for row in found if _admitted(scope, selection, tags_of(row.tags))]
-
-
-def remove(connection: Connection, chosen: Sequence[Chosen], now: int) -> None:
-    """Deletes memories and (by trigger) their index entries and facts; who was superseded by one of them no longer says so."""
-    for bank in {each.bank for each in chosen}:
-        gone = [each for each in chosen if each.bank == bank]
-        spoken_of = facts.slots_of(connection, bank, [each.key for each in gone])
-        for start in range(0, len(gone), PAGE):
-            part = gone[start : start + PAGE]
-            at = (memories.c.bank == bank, memories.c.key.in_([each.key for each in part]))
-            lengths = [_length(terms) for terms in connection.scalars(select(memories.c.terms).where(*at))]
-            connection.execute(delete(memories).where(*at))
-            grow(connection, bank, size=-len(lengths), length=-sum(lengths))
-            referring = (memories.c.bank == bank, memories.c.superseded_by.in_([each.id for each in part]))
-            connection.execute(update(memories).where(*referring).values(superseded_by=None))
-        facts.settle(connection, bank, spoken_of, now)
 
 
 def based_on(text: str | None) -> tuple[str, ...]:

@@ -16,10 +16,11 @@ from sqlalchemy import Connection
 from lorebank._database.driver import rows_of, run_many
 from lorebank._domain.archive import Entry
 from lorebank._domain.scope import Scope
+from lorebank._mnemopi.derived import keys_of, link
 from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, tags_of, to_json, to_ticks
-from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.schema import OBSERVATION, SEQUENCE_BITS, key_range
 from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.store import ensure_bank, grow, last_place
 
@@ -53,6 +54,7 @@ class Merge:
         self._before = key_range(number)[0] + held[0][0] if number is not None and held else 0
         self._places: dict[str, int] = {}
         self._replaced: list[tuple[int, str]] = []
+        self._derived: list[tuple[int, tuple[str, ...]]] = []
         self.ids: dict[str, str] = {}
         self.added = self.known = 0
 
@@ -82,10 +84,13 @@ class Merge:
             self._write(self.number, [_fresh(entry, identity) for entry, identity in fresh])
 
     def finish(self) -> None:
-        """Has what was superseded by a memory with a new id name that id."""
+        """Has what was superseded by a memory with a new id name that id, and links what was derived to its sources."""
         changed = [(self.ids[old], key, self.number) for key, old in self._replaced if old in self.ids]
         if changed:
             run_many(self._connection, _SUPERSEDED, changed)
+        for key, origins in self._derived:
+            keys = keys_of(self._connection, key >> SEQUENCE_BITS, [self.ids.get(each, each) for each in origins])
+            link(self._connection, [(key, origin) for origin in keys.values()])
 
     def _placed(self, entry: Entry, told: bytes, texts: dict[str, str], statements: dict[bytes, str]) -> tuple[str, bool]:
         """The id that a memory has or gets in the bank, and whether it is there already."""
@@ -116,10 +121,12 @@ class Merge:
 
     def _write(self, number: int, fresh: Sequence[_Fresh]) -> None:
         """Writes rows in the order of their arrival; those of a session keep their places, or come after what it holds."""
-        last = grow(self._connection, number, size=len(fresh), length=sum(each.length for each in fresh), sequence=len(fresh))
+        counted = [each.length for each in fresh if each.entry.type != OBSERVATION]
+        last = grow(self._connection, number, size=len(counted), length=sum(counted), sequence=len(fresh))
         first = key_range(number)[0] + last - len(fresh) + 1
         rows = [self._row(number, first + place, each) for place, each in enumerate(fresh)]
         run_many(self._connection, _INSERT, [tuple(row[name] for name in COLUMNS) for row in rows])
+        self._derived += [(row["key"], each.entry.sources) for row, each in zip(rows, fresh, strict=True) if each.entry.sources]
         told = [(row["key"], facts.realm(each.entry.item.tags), each.facts) for row, each in zip(rows, fresh, strict=True)]
         facts.write(self._connection, number, told, self.now)
         self._replaced += [(row["key"], row["superseded_by"]) for row in rows if row["superseded_by"] is not None]
@@ -166,4 +173,5 @@ def _fresh(entry: Entry, identity: str) -> _Fresh:
     spoken = words(entry.item.content)
     values = content_values(entry.item, entry.type, spoken, alone=False)
     derived = values if entry.digest is None else {**values, "digest": entry.digest}
-    return _Fresh(entry, identity, derived, facts_of(entry.item.content, spoken, entry.item.speaker))
+    repeats = entry.type == OBSERVATION and entry.sources
+    return _Fresh(entry, identity, derived, () if repeats else facts_of(entry.item.content, spoken, entry.item.speaker))

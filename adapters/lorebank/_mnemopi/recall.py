@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lorebank._database.driver import Source, rows_of
 from lorebank._domain.memory import Budget, Memory, RecallResult, RecallTrace
 from lorebank._domain.requests import RecallRequest
 from lorebank._domain.settings import MnemopiSettings
+from lorebank._mnemopi.derived import sources_of
 from lorebank._mnemopi.rows import full_rows, to_memory
+from lorebank._mnemopi.schema import OBSERVATION
 from lorebank._mnemopi.search.candidates import Corpus, Filter, Pool, Wanted, gather
 from lorebank._mnemopi.search.question import Question, parse_question
 from lorebank._mnemopi.search.ranking import Ranking, rank
@@ -85,13 +88,19 @@ def _relevant(pool: Pool, ranking: Ranking, question: Question, search: Search) 
 def _read(
     connection: Source, places: Sequence[int], ranking: Ranking, names: Mapping[int, str], request: RecallRequest
 ) -> Iterator[Memory]:
-    """Full memories in the ranking's order, the same text once, as many as the request's limit."""
+    """Full memories in the ranking's order, the same text once, as many as the request's limit. An observation is left out where
+    a memory that it was made of is among the first: it would say the same again.
+    """
     seen: set[str] = set()
+    first = frozenset[int](ranking.keys[list(places[: request.limit])].tolist())
     for start in range(0, len(places), page := request.limit + 2):
         part = places[start : start + page]
         keys: list[int] = ranking.keys[list(part)].tolist()
         rows = {row["key"]: row for row in full_rows(connection, keys)}
+        repeating = _repeating(connection, rows, first)
         for place, key in zip(part, keys, strict=True):
+            if key in repeating:
+                continue
             text = " ".join(rows[key]["content"].casefold().split())
             if text not in seen:
                 seen.add(text)
@@ -100,6 +109,12 @@ def _read(
                 yield to_memory(rows[key], names[rows[key]["bank"]], score=score, signals=signals)
             if len(seen) == request.limit:
                 return
+
+
+def _repeating(connection: Source, rows: Mapping[int, Mapping[str, Any]], first: frozenset[int]) -> frozenset[int]:
+    """The observations among these rows that were made of some of the `first` memories."""
+    observations = [key for key, row in rows.items() if row["type"] == OBSERVATION]
+    return frozenset(key for key, origins in sources_of(connection, observations).items() if not first.isdisjoint(origins))
 
 
 def _bounded(found: Iterator[Memory], request: RecallRequest) -> tuple[tuple[Memory, ...], tuple[str, ...]]:

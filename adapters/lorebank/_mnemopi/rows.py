@@ -66,6 +66,7 @@ class Draft(NamedTuple):
     digest: bytes
     row: tuple[Any, ...]
     length: int
+    type: str
     session: str | None
     document: str | None
     importance: float
@@ -90,7 +91,8 @@ def draft(item: Item, writer: Writer, *, now: datetime) -> Draft:
     )  # fmt: skip
     length = found.count(" ") + 1 if found else 0
     told = facts_of(item.content, spoken, item.speaker)
-    return Draft(derived["digest"], row, length, item.session, item.document_id, importance, said, until, realm(item.tags), told)
+    home = (item.session, item.document_id)
+    return Draft(derived["digest"], row, length, kind, *home, importance, said, until, realm(item.tags), told)
 
 
 def content_values(item: Item, kind: str, spoken: Sequence[str], *, alone: bool) -> dict[str, Any]:

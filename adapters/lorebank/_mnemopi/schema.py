@@ -28,6 +28,12 @@ from sqlalchemy import (
 SEQUENCE_BITS = 40
 """Bits of a key that count within a bank: room for 10^12 memories in each of 8 million banks."""
 
+OBSERVATION = "observation"
+_COUNTED = f"FROM memories m WHERE m.bank = banks.number AND m.type <> '{OBSERVATION}'"
+RECOUNT = f"""UPDATE banks SET size = (SELECT count(*) {_COUNTED}), length = (SELECT coalesce(sum(CASE WHEN m.terms = '' THEN 0
+    ELSE length(m.terms) - length(replace(m.terms, ' ', '')) + 1 END), 0) {_COUNTED})"""  # noqa: S608 - our own names
+"""A bank counts its memories and their terms for how rare a term is. Observations repeat what memories say: they don't count."""
+
 metadata = MetaData()
 
 banks = Table(
@@ -133,6 +139,14 @@ facts = Table(
 )
 """What memories state by rule: `value` are terms; `realm` are the memory's project tags, which keep projects apart."""
 
+sources = Table(
+    "sources",
+    metadata,
+    Column("key", BigInteger, primary_key=True),
+    Column("source", BigInteger, primary_key=True),
+)
+"""What derived memories (by extraction, by consolidation) were made from: the keys of both."""
+
 chores = Table("chores", metadata, Column("name", String, primary_key=True))
 """What is still to be done with the file, whoever opens it next."""
 
@@ -192,6 +206,21 @@ STEPS: Sequence[Sequence[str]] = (
         "CREATE INDEX facts_slot ON facts (bank, relation, subject)",
         "CREATE INDEX facts_memory ON facts (key)",
         "CREATE TRIGGER memories_removed_facts AFTER DELETE ON memories BEGIN DELETE FROM facts WHERE key = old.key; END",
+    ),
+    (
+        "CREATE TABLE sources (key INTEGER NOT NULL, source INTEGER NOT NULL, PRIMARY KEY (key, source)) WITHOUT ROWID",
+        "CREATE INDEX sources_source ON sources (source)",
+        """CREATE TABLE jobs (bank INTEGER NOT NULL REFERENCES banks(number), kind TEXT NOT NULL, done INTEGER NOT NULL,
+           owner TEXT, leased INTEGER NOT NULL DEFAULT 0, day INTEGER NOT NULL DEFAULT 0, spent INTEGER NOT NULL DEFAULT 0,
+           PRIMARY KEY (bank, kind)) WITHOUT ROWID""",
+        """CREATE TABLE redo (bank INTEGER NOT NULL REFERENCES banks(number), kind TEXT NOT NULL, key INTEGER NOT NULL,
+           PRIMARY KEY (bank, kind, key)) WITHOUT ROWID""",
+        "CREATE INDEX redo_key ON redo (key)",
+        """CREATE TRIGGER memories_removed_sources AFTER DELETE ON memories BEGIN
+           DELETE FROM sources WHERE key = old.key; DELETE FROM sources WHERE source = old.key;
+           DELETE FROM redo WHERE key = old.key; END""",
+        "CREATE INDEX memories_observations ON memories (bank, key) WHERE type = 'observation'",
+        RECOUNT,
     ),
 )
 

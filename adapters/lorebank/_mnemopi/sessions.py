@@ -16,7 +16,7 @@ from lorebank._domain.requests import FlushReport
 from lorebank._domain.scope import Scope
 from lorebank._domain.session import DocumentWrite
 from lorebank._ledger.sessions import Address, SessionRows
-from lorebank._mnemopi import store
+from lorebank._mnemopi import derived, store
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import draft, to_ticks
 
@@ -30,7 +30,7 @@ class StoredSessions:
     database: Database
     models: ModelStore
     clock: Callable[[], datetime]
-    written: Callable[[], None]
+    written: Callable[[str], None]
 
     def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
         memories = _Memories(self.clock())
@@ -40,7 +40,7 @@ class StoredSessions:
             with self.database.write() as connection:
                 self.models.touched(connection, scope, memories.replaced)
         if memories.fresh:
-            self.written()
+            self.written(scope.bank)
         return done
 
     def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
@@ -69,7 +69,7 @@ class _Memories:
         items: list[Item] = []
         for write in writes:
             if write.rewritten:
-                self.replaced += store.retire(source, address.bank, [write.document_id], to_ticks(self.now))
+                self.replaced += derived.retire(source, address.bank, [write.document_id], to_ticks(self.now))
             said = write.whole if write.rewritten else write.fresh
             items += [item.rewritten(document_id=write.document_id) for item in said]
         drafts = [draft(item, TRANSCRIPT, now=self.now) for item in items]

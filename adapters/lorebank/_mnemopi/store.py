@@ -12,8 +12,9 @@ from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.memory import Outcome, Receipt
 from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.facts import store as facts
+from lorebank._mnemopi.jobs.marks import redo
 from lorebank._mnemopi.rows import DRAFTED, PLACED, Draft
-from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.schema import OBSERVATION, key_range
 
 _COLUMNS = PLACED + DRAFTED
 _INSERT = f"INSERT INTO memories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 - our own names
@@ -31,7 +32,6 @@ _SIZE = "SELECT size FROM banks WHERE number = ?"
 _NEW_BANK = "INSERT INTO banks (name, sequence, size, length) VALUES (?, 0, 0, 0) RETURNING number"
 _GROW = """UPDATE banks SET sequence = sequence + ?, size = size + ?, length = length + ? WHERE number = ?
            RETURNING sequence"""
-_REPLACE = "UPDATE memories SET invalidated_at = ? WHERE bank = ? AND document = ? AND invalidated_at IS NULL RETURNING id, key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def bank_number(connection: Source, name: str) -> int | None:
 
 
 def bank_size(connection: Source, number: int) -> int:
-    """How many memories a bank holds, in whatever state."""
+    """How many memories a bank holds, in whatever state; observations, which repeat others, are not counted."""
     return int(rows_of(connection, _SIZE, (number,))[0][0])
 
 
@@ -76,16 +76,10 @@ def add(connection: Source, bank: str, drafts: Sequence[Draft], *, now: int) -> 
     ids = _insert(connection, number, fresh, said, now)
     for digest, row in known.items():
         _say_again(connection, number, row, first[digest], said[digest])
-    facts.settle(connection, number, facts.slots_of(connection, number, [row.key for row in known.values() if not row.live]), now)
+    revived = [row.key for row in known.values() if not row.live]
+    redo(connection, revived)
+    facts.settle(connection, number, facts.slots_of(connection, number, revived), now)
     return _receipt(drafts, known, ids)
-
-
-def retire(connection: Source, bank: str, documents: Sequence[str], now: int) -> list[str]:
-    """Takes all that these documents hold out of recall; gives the memories' ids."""
-    number = ensure_bank(connection, bank)
-    retired = [row for document in documents for row in rows_of(connection, _REPLACE, (now, number, document))]
-    facts.settle(connection, number, facts.slots_of(connection, number, [row[1] for row in retired]), now)
-    return [str(row[0]) for row in retired]
 
 
 def grow(connection: Source, number: int, *, size: int, length: int, sequence: int = 0) -> int:
@@ -112,7 +106,8 @@ def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mappi
     if not fresh:
         return {}
     count = len(fresh)
-    last = grow(connection, number, size=count, length=sum(draft.length for draft in fresh), sequence=count)
+    counted = [draft.length for draft in fresh if draft.type != OBSERVATION]
+    last = grow(connection, number, size=len(counted), length=sum(counted), sequence=count)
     chance = secrets.token_hex(3 * count)
     places: dict[str, int] = {}
     ids: dict[bytes, str] = {}

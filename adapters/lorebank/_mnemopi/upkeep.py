@@ -10,9 +10,10 @@ from lorebank._database.driver import Source, rows_of, run
 from lorebank._database.engine import Database
 from lorebank._domain.requests import Integrity, Stats
 from lorebank._domain.scope import Scope
+from lorebank._mnemopi.derived import dangling
 from lorebank._mnemopi.dialects import speech, speech_of
 from lorebank._mnemopi.rows import maybe_moment
-from lorebank._mnemopi.schema import OWED, banks, key_range, memories, models, revisions
+from lorebank._mnemopi.schema import OBSERVATION, OWED, banks, key_range, memories, models, revisions
 from lorebank._mnemopi.store import bank_number
 
 _STRAYS = """SELECT count(*) FROM vectors v WHERE v.bank = ?
@@ -42,17 +43,20 @@ def check(connection: Connection, scope: Scope) -> Integrity:
             problems += _miscounted(connection, name, number)
             if strays := rows_of(connection, _STRAYS, (number,))[0][0]:
                 problems.append(f"bank {name!r} has {strays} vectors without a memory")
+    if links := dangling(connection):
+        problems.append(f"{links} links of derived memories to their sources lead nowhere")
     return Integrity(tuple(problems))
 
 
 def _miscounted(connection: Connection, name: str, number: int) -> list[str]:
     size, length, last = rows_of(connection, "SELECT size, length, sequence FROM banks WHERE number = ?", (number,))[0]
     low, high = key_range(number)
-    held = rows_of(connection, "SELECT key, terms FROM memories WHERE bank = ?", (number,))
+    held = rows_of(connection, "SELECT key, terms, type FROM memories WHERE bank = ?", (number,))
+    counted = [len(terms.split()) for _, terms, kind in held if kind != OBSERVATION]
     problems: list[str] = []
-    if size != len(held) or length != sum(len(terms.split()) for _, terms in held):
-        problems.append(f"bank {name!r} counts {size} memories and {length} terms; it holds {len(held)}")
-    if strays := [key for key, _ in held if not low < key <= min(high, low + last)]:
+    if size != len(counted) or length != sum(counted):
+        problems.append(f"bank {name!r} counts {size} memories and {length} terms; it holds {len(counted)}")
+    if strays := [key for key, _, _ in held if not low < key <= min(high, low + last)]:
         problems.append(f"bank {name!r} has {len(strays)} memories outside its range of keys")
     return problems
 

@@ -34,6 +34,8 @@ FRAGMENTS: Mapping[str, str] = {
     "vectors_by_number": f"{_WANTED} JOIN vectors v ON v.number = CAST(w.value AS bigint)",
     "facts_by_key": f"{_WANTED} JOIN facts f ON f.key = CAST(w.value AS bigint)",
     "facts_by_relation": f"{_WANTED} JOIN facts f ON f.bank = ? AND f.relation = w.value",
+    "sources_by_key": f"{_WANTED} JOIN sources s ON s.key = CAST(w.value AS bigint)",
+    "sources_by_source": f"{_WANTED} JOIN sources s ON s.source = CAST(w.value AS bigint)",
     "memory_of_vector": "JOIN memories m ON m.key = v.key",
     "greater": "greatest",
     "joined_numbers": "string_agg(CAST(number AS text), ',')",
@@ -118,13 +120,26 @@ STEPS: Sequence[Sequence[str]] = (
             for column in columns
         ),
     ),
+    (
+        """CREATE TABLE sources (key BIGINT NOT NULL REFERENCES memories(key) ON DELETE CASCADE,
+           source BIGINT NOT NULL REFERENCES memories(key) ON DELETE CASCADE, PRIMARY KEY (key, source))""",
+        "CREATE INDEX sources_source ON sources (source)",
+        """CREATE TABLE jobs (bank BIGINT NOT NULL REFERENCES banks(number), kind TEXT COLLATE "C" NOT NULL, done BIGINT NOT NULL,
+           owner TEXT, leased BIGINT NOT NULL DEFAULT 0, day BIGINT NOT NULL DEFAULT 0, spent BIGINT NOT NULL DEFAULT 0,
+           PRIMARY KEY (bank, kind))""",
+        """CREATE TABLE redo (bank BIGINT NOT NULL REFERENCES banks(number), kind TEXT COLLATE "C" NOT NULL,
+           key BIGINT NOT NULL REFERENCES memories(key) ON DELETE CASCADE, PRIMARY KEY (bank, kind, key))""",
+        "CREATE INDEX redo_key ON redo (key)",
+        "CREATE INDEX memories_observations ON memories (bank, key) WHERE type = 'observation'",
+        schema.RECOUNT,
+    ),
 )
 BEYOND = ("the server's write-ahead log, replicas and backups", "the host's own checkpoints and histories")
 LARGE = 256 * 2**20
 """Bytes of tables and indexes from which on a deletion leaves the vacuum to others."""
 _TOLD = ("memories", "memory_terms", "facts", "mental_models", "mental_model_revisions", "traces", "vectors")
 """The tables that hold something of a text."""
-_BESIDE = ("banks", "chores", "embedding_models", "cursors", "histories", "sessions")
+_BESIDE = ("banks", "chores", "sources", "jobs", "redo", "embedding_models", "cursors", "histories", "sessions")
 _POSTINGS = """SELECT w.term, (SELECT string_agg(CAST(p.key AS text), ',') FROM (SELECT t.key FROM memory_terms t
                WHERE t.term = w.lexeme AND t.key BETWEEN b.low AND b.high ORDER BY t.key DESC LIMIT ?) p)
                FROM (SELECT u.term, u.place, l.term AS lexeme FROM unnest(CAST(? AS text[])) WITH ORDINALITY u(term, place),

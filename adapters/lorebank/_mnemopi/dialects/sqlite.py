@@ -30,6 +30,8 @@ FRAGMENTS: Mapping[str, str] = {
     "vectors_by_number": "json_each(?) w CROSS JOIN vectors v ON v.number = w.value",
     "facts_by_key": "json_each(?) w CROSS JOIN facts f ON f.key = w.value",
     "facts_by_relation": "json_each(?) w CROSS JOIN facts f ON f.bank = ? AND f.relation = w.value",
+    "sources_by_key": "json_each(?) w CROSS JOIN sources s ON s.key = w.value",
+    "sources_by_source": "json_each(?) w CROSS JOIN sources s ON s.source = w.value",
     "memory_of_vector": "CROSS JOIN memories m ON m.key = v.key",
     "greater": "max",
     "joined_numbers": "group_concat(number)",

@@ -26,6 +26,7 @@ from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
 from lorebank._mnemopi.rows import tags_of, to_ticks
+from lorebank._mnemopi.schema import OBSERVATION
 from lorebank._mnemopi.search.kinds import kin_of
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.vectors.meaning import Meaning
@@ -41,6 +42,7 @@ common word."""
 NEIGHBOURED = 25
 """Neighbours are read of so many of the best matches: further down they never reached a result (measured)."""
 
+_OBSERVATIONS = "SELECT key FROM memories WHERE bank = ? AND type = 'observation'"
 _COLUMNS = "m.key, m.bank, m.session, m.position, m.speaker, m.mentioned_at, m.traits, m.importance, m.veracity, m.terms, m.tags"
 _LIVE = "m.type IN (?, ?, ?) AND m.invalidated_at IS NULL AND (m.valid_until IS NULL OR m.valid_until > ?)"
 _IN_PERIOD = f"""SELECT m.key FROM memories m WHERE m.bank = ? AND m.mentioned_at >= ? AND m.mentioned_at < ? AND {_LIVE}
@@ -129,7 +131,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     """The pool for a question: the memories that match it, by words and by meaning, and their neighbours."""
     question, size = wanted.question, wanted.size
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE) if admit.rule is None else corpus.size + 1
-    holders, related = _holders(connection, corpus, question, bound)
+    holders, related = _holders(connection, corpus, question, bound, admit)
     weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
     lists = [*_leading(holders, weights, bound), *((each.holders, each.weight) for each in related)]
     if question.period is not None:
@@ -158,13 +160,15 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     return Pool(rows, len(every), weights, holders, related, said, closeness, meaning.trust, standing)
 
 
-def _holders(connection: Source, corpus: Corpus, question: Question, bound: int) -> tuple[dict[str, Keys], tuple[Related, ...]]:
+def _holders(
+    connection: Source, corpus: Corpus, question: Question, bound: int, admit: Filter
+) -> tuple[dict[str, Keys], tuple[Related, ...]]:
     """The memories that hold each of the question's terms, and those that hold what a term stands for, where that is not so
     common that it tells nothing.
     """
     kin = kin_of(question.terms)
     wanted = [*((term,) for term in question.terms), *(each.words for each in kin)]
-    found = speech(connection).postings(connection, corpus.banks, wanted, bound)
+    found = _without_observations(connection, corpus, speech(connection).postings(connection, corpus.banks, wanted, bound), admit)
     held = dict(zip(question.terms, found, strict=False))
     size = max(corpus.size, SMALL)
     every = [
@@ -173,6 +177,14 @@ def _holders(connection: Source, corpus: Corpus, question: Question, bound: int)
         if 0 < len(keys) < bound
     ]
     return held, tuple(every)
+
+
+def _without_observations(connection: Source, corpus: Corpus, holders: list[Keys], admit: Filter) -> list[Keys]:
+    """The holders of terms but for observations, where these are not asked for: what they repeat is not more common for that."""
+    if OBSERVATION in admit.types:
+        return holders
+    found = _keys([row for bank in corpus.banks for row in rows_of(connection, _OBSERVATIONS, (bank,))])
+    return [keys[~np.isin(keys, found)] for keys in holders] if len(found) else holders
 
 
 def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter) -> tuple[list[Row], Answers]:

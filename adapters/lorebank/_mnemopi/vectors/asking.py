@@ -18,9 +18,9 @@ from lorebank._mnemopi.embedders.wordllama import WordLlama
 from lorebank._mnemopi.rows import ROLES, name_words
 from lorebank._mnemopi.search.function_words import ENGLISH
 from lorebank._mnemopi.search.terms import normalize, words
+from lorebank._mnemopi.trouble import Trouble
 from lorebank._mnemopi.vectors import codec
 from lorebank._mnemopi.vectors.codec import Matrix
-from lorebank._mnemopi.vectors.trouble import Trouble
 
 AT_ONCE = 16
 """Queries that may be with the embedder at a time; what comes beside goes on by words."""

@@ -1,8 +1,7 @@
 """The background thread that gives memories their vectors.
 
 It looks for memories without a vector, bank by bank, and has the embedder make some at a time; meanwhile it holds no lock
-and no transaction. Nothing but the file says what is to be done, so a killed process loses nothing: the next one that
-opens the file goes on. The thread starts when there may be work and ends when there was none for a while.
+and no transaction.
 
 An embedder that fails is left alone for a while. One that works, and refuses a text, keeps no other text waiting: that memory
 stays without a vector, found by its words, until somebody flushes or opens the file anew.
@@ -10,32 +9,21 @@ stays without a vector, found by its words, until somebody flushes or opens the 
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from lorebank._database.engine import Database
 from lorebank._domain.ports import Embedder
 from lorebank._forks import Forkable, watch_forks
+from lorebank._mnemopi.background import Done, Turn, Worker
 from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.trouble import Trouble
 from lorebank._mnemopi.vectors import codec, store
 from lorebank._mnemopi.vectors.background import SENTENCES
 from lorebank._mnemopi.vectors.store import Model, Passage
-from lorebank._mnemopi.vectors.trouble import Trouble
 from lorebank.errors import LorebankError
 
 BATCH = 64
-IDLE = 2.0
-"""Seconds without work after which the thread ends."""
-
-
-class _Turn:
-    """The right of one thread to write; it is taken away when the backend closes."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.over = False
 
 
 class VectorWriter(Forkable):
@@ -44,44 +32,29 @@ class VectorWriter(Forkable):
     def __init__(self, database: Database, embedder: Embedder) -> None:
         self.database, self.embedder = database, embedder
         self.trouble = Trouble("vectors")
+        self.worker = Worker("lorebank-vectors", self.trouble, self._pass)
         self._begin()
         watch_forks(self)
 
     def _begin(self) -> None:
-        """No thread, nothing asked for."""
-        self._changed = threading.Condition()
-        self._turn: _Turn | None = None
-        self._asked = self._served = 0
-        self._urgent = self._whole = False
-        self._reason: str | None = None
+        """Nothing has been looked at."""
         self._seen: dict[int, int] = {}
         self._refused: dict[Passage, str] = {}
         self._opening = 0
 
     def after_fork(self) -> None:
-        """The parent's thread did not come along."""
         self._begin()
-        self.trouble.after_fork()
 
-    def wake(self, *, whole: bool = False) -> int:
-        """Says that there may be work: new memories, or with `whole` also changed ones. Gives the number of the request."""
-        with self._changed:
-            self._asked += 1
-            self._whole |= whole
-            if self._turn is None:
-                self._turn = _Turn()
-                threading.Thread(target=self._run, args=(self._turn,), name="lorebank-vectors", daemon=True).start()
-            self._changed.notify_all()
-            return self._asked
+    def wake(self, *, whole: bool = False) -> None:
+        """Says that there may be work: new memories, or with `whole` also changed ones."""
+        self.worker.wake(whole=whole)
 
     def flush(self, timeout: float, *, whole: bool = True) -> tuple[int, str | None]:
         """Waits until every memory has its vector, `timeout` seconds at most; gives how many have not, and why."""
-        asked = self.wake(whole=whole)
-        with self._changed:
-            self._urgent, self._refused = True, {}
-            self._changed.notify_all()
-            ended = self._changed.wait_for(lambda: self._served >= asked, timeout)
-            reason = self._reason if ended else f"not all memories have their vectors after {timeout:.3g} s"
+        self._refused = {}
+        ended, reason = self.worker.finish(timeout, whole=whole)
+        if not ended:
+            reason = f"not all memories have their vectors after {timeout:.3g} s"
         if reason is None:
             return 0, None
         with self.database.direct() as connection:
@@ -91,45 +64,10 @@ class VectorWriter(Forkable):
 
     def stop(self, timeout: float) -> None:
         """Ends the thread; what it has begun gets `timeout` seconds. Work that is left stays in the file."""
-        until = time.monotonic() + timeout
-        with self._changed:
-            if self._turn is not None and not self.trouble.failing:
-                self._changed.wait_for(lambda: self._served >= self._asked, timeout)
-            turn, self._turn = self._turn, None
-            self._changed.notify_all()
-        if turn is not None:
-            taken = turn.lock.acquire(timeout=max(0.1, until - time.monotonic()))
-            turn.over = True
-            if taken:
-                turn.lock.release()
+        self.worker.stop(timeout)
 
-    def _run(self, turn: _Turn) -> None:
-        while self._next(turn):
-            with self._changed:
-                asked, whole, self._whole = self._asked, self._whole, False
-            reason = self._pass(turn, whole=whole)
-            with self._changed:
-                if self._turn is turn:
-                    self._served, self._reason = asked, reason
-                    self._whole |= whole and reason is not None
-                    self._changed.notify_all()
-
-    def _next(self, turn: _Turn) -> bool:
-        """Waits for work: a request, or the end of a pause. `False` ends the thread."""
-        with self._changed:
-            if self._turn is turn and self.trouble.failing:
-                self._changed.wait_for(lambda: self._urgent or self._turn is not turn, self.trouble.pause)
-            else:
-                self._changed.wait_for(lambda: self._asked > self._served or self._turn is not turn, IDLE)
-            self._urgent = False
-            if self._turn is turn and (self._asked > self._served or self.trouble.failing):
-                return True
-            if self._turn is turn:
-                self._turn = None
-            return False
-
-    def _pass(self, turn: _Turn, *, whole: bool) -> str | None:
-        """Makes all that is missing; gives why it could not, or `None`."""
+    def _pass(self, turn: Turn, whole: bool) -> Done:
+        """Makes all that is missing."""
         name = ""
         try:
             with self.database.direct() as connection:
@@ -145,11 +83,11 @@ class VectorWriter(Forkable):
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything; it is told, and tried again
             words = f"{type(error).__name__}: {error}" if not isinstance(error, LorebankError) else str(error)
             self.trouble.failed(name, words)
-            return words
+            return Done(words)
         refused = self._refused
-        return f"the embedder refuses texts ({len(refused)}): {next(iter(refused.values()))}" if refused else None
+        return Done(f"the embedder refuses texts ({len(refused)}): {next(iter(refused.values()))}" if refused else None)
 
-    def _fill(self, turn: _Turn, model: Model, bank: tuple[int, str], after: int) -> Model:
+    def _fill(self, turn: Turn, model: Model, bank: tuple[int, str], after: int) -> Model:
         """Makes a bank's missing vectors, from the first key after `after` on, and once those of common sentences."""
         number, name = bank
         while not turn.over:
@@ -179,7 +117,7 @@ class VectorWriter(Forkable):
         half = len(passages) // 2
         return [*self._possible(passages[:half]), *self._possible(passages[half:])]
 
-    def _with_background(self, turn: _Turn, model: Model) -> Model:
+    def _with_background(self, turn: Turn, model: Model) -> Model:
         background = b"".join(self._made(SENTENCES))
         with turn.lock:
             if not turn.over:

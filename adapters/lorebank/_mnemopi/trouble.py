@@ -1,4 +1,4 @@
-"""An embedder that fails is left alone for a while, longer each time; its outages are told once."""
+"""A model that fails is left alone for a while, longer each time; its outages are told once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ logger = logging.getLogger("lorebank")
 FIRST_PAUSE = 1.0
 """Seconds after the first failure; twice as many after each further one."""
 LONGEST_PAUSE = 300.0
-Part = Literal["vectors", "query"]
+Part = Literal["vectors", "query", "completer"]
+_EMBEDDER = ("embedder", "recall goes on by words")
+_COMPLETER = ("completer", "what it has not done waits in the database")
+_MODELS = {"vectors": _EMBEDDER, "query": _EMBEDDER, "completer": _COMPLETER}
 
 
 class Trouble:
-    """Whether an embedder works at one of its tasks, as far as is known."""
+    """Whether a model works at one of its tasks, as far as is known."""
 
     def __init__(self, part: Part) -> None:
         self.part: Part = part
@@ -47,7 +50,8 @@ class Trouble:
             self._until = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (self._failures - 1))
             first = self._failures == 1
         if first:
-            logger.warning("the embedder fails (%s): %s; recall goes on by words", self.part, reason)
+            model, meanwhile = _MODELS[self.part]
+            logger.warning("the %s fails (%s): %s; %s", model, self.part, reason, meanwhile)
             self.tell(OutageStarted(bank, reason, self.part))
 
     def worked(self, bank: str) -> None:
@@ -58,7 +62,7 @@ class Trouble:
             failures, self._failures = self._failures, 0
             seconds = time.monotonic() - self._since
         if failures:
-            logger.warning("the embedder works again (%s) after %d failures", self.part, failures)
+            logger.warning("the %s works again (%s) after %d failures", _MODELS[self.part][0], self.part, failures)
             self.tell(OutageEnded(bank, seconds, failures, self.part))
 
 

@@ -55,11 +55,12 @@ class Worker(Forkable):
         self._begin()
         self.trouble.after_fork()
 
-    def wake(self, *, whole: bool = False) -> int:
-        """Says that there may be work; gives the number of the request."""
+    def wake(self, *, whole: bool = False, urgent: bool = False) -> int:
+        """Says that there may be work, `urgent` without a pause; gives the number of the request."""
         with self._changed:
             self._asked += 1
             self._whole |= whole
+            self._urgent |= urgent
             if self._turn is None:
                 self._turn = Turn()
                 threading.Thread(target=self._run, args=(self._turn,), name=self.name, daemon=True).start()
@@ -68,10 +69,8 @@ class Worker(Forkable):
 
     def finish(self, timeout: float, *, whole: bool = True) -> tuple[bool, str | None]:
         """Has a pass done now, without a pause; whether it ended within `timeout` seconds, and what it left undone, and why."""
-        asked = self.wake(whole=whole)
+        asked = self.wake(whole=whole, urgent=True)
         with self._changed:
-            self._urgent = True
-            self._changed.notify_all()
             ended = self._changed.wait_for(lambda: self._served >= asked, timeout)
             return ended, self._done.reason if ended else None
 
@@ -92,7 +91,8 @@ class Worker(Forkable):
     def _run(self, turn: Turn) -> None:
         while self._next(turn):
             with self._changed:
-                asked, whole, self._whole = self._asked, self._whole, False
+                asked, whole = self._asked, self._whole
+                self._whole = self._urgent = False
             done = self._task(turn, whole)
             with self._changed:
                 if self._turn is turn:
@@ -110,7 +110,6 @@ class Worker(Forkable):
             else:
                 wait = IDLE if due is None else due
                 self._changed.wait_for(lambda: self._asked > self._served or self._turn is not turn, wait)
-            self._urgent = False
             if self._turn is turn and (self._asked > self._served or due is not None):
                 return True
             if self._turn is turn:

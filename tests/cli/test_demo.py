@@ -71,7 +71,7 @@ def test_a_missing_file_is_a_usage_error() -> None:
 def test_a_missing_provider_package_is_named() -> None:
     """With a real model, what is to be installed is said in one line."""
     done = run("demo", LOREBANK_MODEL="groq:some-model")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "langchain-groq" in done.stderr
     assert "Traceback" not in done.stderr
 

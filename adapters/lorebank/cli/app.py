@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from lorebank import LorebankError, __version__
+from lorebank import __version__
+from lorebank.cli import mental_models, outbox, sessions, verbs
+from lorebank.cli.place import AsJson, Place, errors, explained
+from lorebank.cli.place import Name as Bank
+from lorebank.cli.place import Url as Backend
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,7 +20,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Long-term memory for LangChain and LlamaIndex.",
 )
-errors = Console(stderr=True)
+for verb in (verbs.retain, verbs.recall, verbs.reflect, verbs.stats, verbs.forget, verbs.clear):
+    app.command()(verb)
+app.add_typer(mental_models.app, name="models")
+app.add_typer(sessions.app, name="session")
+app.command("last-recall")(sessions.last_recall)
+app.add_typer(outbox.app, name="outbox")
 
 Database = Annotated[
     Path | None, typer.Option("--database", help="Keep the memories in this file; default: a file that vanishes afterwards.")
@@ -38,11 +45,6 @@ Server = Annotated[
     str | None, typer.Option("--url", help="Use this backend, such as http://localhost:8888; default: a file that vanishes.")
 ]
 Name = Annotated[str | None, typer.Option("--bank", help="The bank's name; default: demo, on a server with a random suffix.")]
-Backend = Annotated[
-    str | None, typer.Option("--url", help="The backend; default: LOREBANK_URL, HINDSIGHT_API_URL, the default file.")
-]
-Bank = Annotated[str, typer.Option("--bank", help="The bank's name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def _version(asked: bool) -> None:
@@ -68,7 +70,7 @@ def demo(conversation: Conversation = None, database: Database = None, url: Serv
         raise typer.BadParameter("name a --database or a --url, not both")
     from lorebank.cli.demo import home_of, run_demo
 
-    with _explained(), home_of(url, database, bank) as home:
+    with explained(), home_of(url, database, bank) as home:
         run_demo(conversation, home)
 
 
@@ -78,7 +80,7 @@ def answer(url: str, bank: str, questions: Path) -> None:
     from lorebank.cli.answering import run_answers
     from lorebank.cli.demo import Home
 
-    with _explained():
+    with explained():
         run_answers(Home(url, bank), questions)
 
 
@@ -96,7 +98,7 @@ def doctor(
     """Checks a backend step by step: address, server, key, bank, a write that is read back, the outbox. Exit code 1: not well."""
     from lorebank.cli.doctor import run_doctor
 
-    with _explained():
+    with explained():
         well = run_doctor(url, bank, api_key_env, as_json=as_json)
     raise typer.Exit(0 if well else 1)
 
@@ -110,9 +112,9 @@ def export_(
     as_json: AsJson = False,
 ) -> None:
     """Writes a bank into a file: every memory with all that is known of it, and the mental models."""
-    from lorebank.cli.transfer import Place, run_export
+    from lorebank.cli.transfer import run_export
 
-    with _explained():
+    with explained():
         run_export(path, Place(url, bank, as_json), overwrite=overwrite)
 
 
@@ -129,22 +131,10 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Writes what a file holds into a bank, each memory once."""
-    from lorebank.cli.transfer import Place, What, run_import
+    from lorebank.cli.transfer import What, run_import
 
-    with _explained():
+    with explained():
         run_import(path, Place(url, bank, as_json), What(file_format, only, dry_run))
-
-
-class _explained:  # noqa: N801 - reads as a clause
-    """Errors of ours, and of a missing model package, end the command with one line and exit code 1."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, (LorebankError, ImportError)):
-            errors.print(f"[red]error:[/red] {error}", highlight=False)
-            sys.exit(1)
 
 
 def _need(module: str, extra: str) -> None:

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress, TimeRemainingColumn
 
-from lorebank import Bank, ExportReport, ImportReport, open_bank
+from lorebank import ExportReport, ImportReport
+from lorebank.cli.place import PATIENCE, Place, counted, errors
 
 SHOWN = 10
 """Rejections that are shown one by one."""
-PATIENCE = 60.0
-"""Seconds for a server to take what was queued."""
-
-console = Console()
-errors = Console(stderr=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which bank is meant, and how the outcome is told."""
-
-    url: str | None
-    bank: str
-    as_json: bool = False
-
-    def open(self) -> Bank:
-        """The bank."""
-        return open_bank(self.url, bank=self.bank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +30,7 @@ def run_export(path: Path, place: Place, *, overwrite: bool) -> None:
     """Writes the file and says what is in it."""
     with place.open() as bank, _bar("exporting", quiet=place.as_json) as hear:
         report = bank.export(path, overwrite=overwrite, progress=hear)
-    if place.as_json:
-        print(json.dumps(asdict(report)))  # noqa: T201 - for scripts
-    else:
-        _say(f"{_counted(report)} in {report.path} ({report.bytes:,} bytes).")
+    place.tell(report, f"{_counted(report)} in {report.path} ({report.bytes:,} bytes).")
 
 
 def run_import(path: Path, place: Place, what: What) -> None:
@@ -62,26 +39,24 @@ def run_import(path: Path, place: Place, what: What) -> None:
         with _bar("checking" if what.dry_run else "importing", quiet=place.as_json) as hear:
             report = bank.import_(path, format=cast("Any", what.format), only=what.only, dry_run=what.dry_run, progress=hear)
         left = bank.flush(timeout=PATIENCE).left if report.queued and not what.dry_run else 0
-    if place.as_json:
-        print(json.dumps({**asdict(report), "left": left}))  # noqa: T201 - for scripts
-        return
-    _say(_outcome(report))
+    place.tell({**asdict(report), "left": left}, "\n".join(_told(report, left)))
+
+
+def _told(report: ImportReport, left: int) -> Iterator[str]:
+    """What became of a file, line by line."""
+    yield _outcome(report)
     for each in report.reasons[:SHOWN]:
-        _say(f"  not imported: {each.id or 'a message'}{f', line {each.line}' if each.line else ''}: {each.reason}")
+        yield f"  not imported: {each.id or 'a message'}{f', line {each.line}' if each.line else ''}: {each.reason}"
     if report.rejected > SHOWN:
-        _say(f"  and {report.rejected - SHOWN:,} more.")
+        yield f"  and {report.rejected - SHOWN:,} more."
     if left:
-        _say(f"{left:,} wait in the outbox: they are sent by the next command, or by `bank.flush()`.")
+        yield f"{left:,} wait in the outbox: they are sent by the next command, or by `bank.flush()`."
 
 
 def _counted(report: ExportReport) -> str:
     others = {"document": report.documents, "directive": report.directives}
-    told = [_number(report.memories, "memory"), _number(report.mental_models, "mental model")]
-    return ", ".join(told + [_number(count, name) for name, count in others.items() if count])
-
-
-def _number(count: int, name: str) -> str:
-    return f"{count:,} {name if count == 1 else 'memories' if name == 'memory' else f'{name}s'}"
+    told = [counted(report.memories, "memory", "memories"), counted(report.mental_models, "mental model")]
+    return ", ".join(told + [counted(count, name) for name, count in others.items() if count])
 
 
 def _outcome(report: ImportReport) -> str:
@@ -95,13 +70,9 @@ def _outcome(report: ImportReport) -> str:
     }
     others = {"mental model": report.mental_models, "directive": report.directives}
     parts = [f"{count:,} {name}" for name, count in states.items() if count]
-    parts += [_number(count, name) for name, count in others.items() if count]
+    parts += [counted(count, name) for name, count in others.items() if count]
     told = ", ".join(parts) or "nothing new"
     return f"{'Would be' if report.dry_run else 'From'} {report.format}: {told}."
-
-
-def _say(text: str) -> None:
-    console.print(escape(text), highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -1,0 +1,77 @@
+"""`lorebank outbox ...`: writes that have not reached the server yet."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+import typer
+
+from lorebank.cli.place import UNAVAILABLE, AsJson, DryRun, Name, Place, Url, Yes, agreed, counted, explained, table
+
+app = typer.Typer(no_args_is_help=True, help="Writes that wait for the memory server, and dead letters.")
+Ids = Annotated[list[str] | None, typer.Argument(help="The rows' ids; none: all that are dead.")]
+
+
+@app.command("list")
+def list_(
+    url: Url = None,
+    bank: Name = "default",
+    state: Annotated[str | None, typer.Option("--state", help="Only rows of this state, such as dead.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1)] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Shows the bank's rows, the oldest first, and how the server answers."""
+    place = Place(url, bank, as_json)
+    with explained(), place.open() as opened:
+        status = opened.outbox.status()
+        rows = opened.outbox.list(state=cast("Any", state), limit=limit)
+    resting = f"; the server rests: {status.reason}" if status.resting_until else ""
+    told = f"{counted(status.waiting, 'write waits', 'writes wait')}, {counted(status.lost, 'dead letter')}{resting}."
+    if not as_json:
+        place.tell(None, told)
+    cells = [(e.id, e.state, f"{e.created_at:%Y-%m-%d %H:%M}", e.document_id, e.bytes, e.attempts, e.reason) for e in rows]
+    if rows or as_json:
+        shown = table("id", "state", "since", "document", "bytes", "attempts", "reason", rows=cells)
+        place.tell({"status": status, "rows": list(rows)}, shown)
+
+
+@app.command()
+def flush(
+    url: Url = None,
+    bank: Name = "default",
+    timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Sends what waits. Exit code 3: something is left."""
+    place = Place(url, bank, as_json)
+    with explained(), place.open() as opened:
+        report = opened.flush(timeout=timeout)
+    place.tell(report, "All is delivered." if report.done else f"{counted(report.left, 'write')} left: {report.reason}.")
+    if not report.done:
+        raise typer.Exit(UNAVAILABLE)
+
+
+@app.command()
+def requeue(ids: Ids = None, url: Url = None, bank: Name = "default", as_json: AsJson = False) -> None:
+    """Has dead letters sent again."""
+    place = Place(url, bank, as_json)
+    with explained(), place.open() as opened:
+        count = opened.outbox.requeue(ids or None)
+    place.tell({"requeued": count}, f"{counted(count, 'dead letter')} will be sent again.")
+
+
+@app.command()
+def purge(
+    ids: Ids = None, url: Url = None, bank: Name = "default", yes: Yes = False, dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
+    """Deletes rows that are dead or not yet sent: what they hold is lost. Shows which, and asks."""
+    place = Place(url, bank, as_json)
+    with explained(), place.open() as opened:
+        chosen = ids or [each.id for each in opened.outbox.list(state="dead", limit=10_000)]
+        told = f"{counted(len(chosen), 'row')}: {', '.join(chosen[:10])}{' ...' if len(chosen) > 10 else ''}"
+        if dry_run or not chosen:
+            place.tell({"dry_run": True, "would_delete": chosen}, told if chosen else "No dead letters.")
+            return
+        agreed(place, f"Delete {told}?", yes=yes)
+        count = opened.outbox.purge(chosen)
+    place.tell({"deleted": count}, f"{counted(count, 'row')} deleted.")

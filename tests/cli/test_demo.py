@@ -58,7 +58,7 @@ def test_a_file_of_another_shape_is_refused_in_one_line(text: str, tmp_path: Pat
     file = tmp_path / "bad.json"
     file.write_text(text, encoding="utf-8")
     done = run("demo", "--conversation", str(file))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "error:" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -71,7 +71,7 @@ def test_a_missing_file_is_a_usage_error() -> None:
 def test_a_missing_provider_package_is_named() -> None:
     """With a real model, what is to be installed is said in one line."""
     done = run("demo", LOREBANK_MODEL="groq:some-model")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert "langchain-groq" in done.stderr
     assert "Traceback" not in done.stderr
 

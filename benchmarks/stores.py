@@ -187,7 +187,7 @@ def vector_index(known: Known, _folder: Path, _stack: ExitStack) -> Side:
 
 
 def models() -> dict[str, Known]:
-    """The embedders that are installed, by the side that is theirs."""
+    """The embedders that are installed, by the side that is theirs. Without MiniLM, no peer that needs vectors runs."""
     from lorebank import LorebankError
     from lorebank._mnemopi.embedders.minilm import MiniLM
     from lorebank._mnemopi.embedders.wordllama import WordLlama
@@ -197,7 +197,8 @@ def models() -> dict[str, Known]:
         try:
             found[name] = Known(make())
         except LorebankError as error:
-            print(f"{name} is left out: {error}\n")
+            lost = f"{name}, and the peers that need its vectors, are" if name == MINILM else f"{name} is"
+            print(f"{lost} left out: {error}\n")
     return found
 
 

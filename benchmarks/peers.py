@@ -62,7 +62,7 @@ def learned(known: Mapping[str, Known], kept: Sequence[Text], asked: Sequence[st
     of the same speakers is asked everything, so that those are known, too.
     """
     for embedder in known.values():
-        embedder.learn([*dict.fromkeys(text.content for text in kept), *asked])
+        embedder.learn([*(text.content for text in kept), *asked])
         with tempfile.TemporaryDirectory(prefix="lorebank-bench-") as folder, ExitStack() as stack:
             side = lorebank(embedder, Path(folder), stack)
             side.keep(kept[:MESSAGES])
@@ -155,8 +155,14 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def messages(words: Words, seed: int, count: int) -> list[Text]:
-    """Texts that begin with their speaker, so that every side embeds the same."""
-    return [replace(text, content=f"{text.speaker}: {text.content}") for text in islice(texts(words, seed), count)]
+    """Texts that begin with their speaker, so that every side embeds the same; none comes twice, which InMemoryStore cannot take."""
+    found: dict[str, Text] = {}
+    for text in texts(words, seed):
+        content = f"{text.speaker}: {text.content}"
+        found.setdefault(content, replace(text, content=content))
+        if len(found) == count:
+            break
+    return [*found.values()]
 
 
 def chosen(words: Words, seed: int) -> list[str]:

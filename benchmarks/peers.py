@@ -155,7 +155,9 @@ def report(rows: Sequence[Row]) -> str:
 
 
 def messages(words: Words, seed: int, count: int) -> list[Text]:
-    """Texts that begin with their speaker, so that every side embeds the same; none comes twice, which InMemoryStore cannot take."""
+    """Texts that begin with their speaker, so that every side embeds the same. None comes twice: InMemoryStore cannot take two
+    of the same text in one batch.
+    """
     found: dict[str, Text] = {}
     for text in texts(words, seed):
         content = f"{text.speaker}: {text.content}"

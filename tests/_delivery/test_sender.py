@@ -155,7 +155,7 @@ def test_an_operation_that_fails_is_tried_again_and_then_row_by_row(rig: Rig) ->
     first = rig.server.submitted[0][1]
     assert rig.server.retries.count(first) == 3
     assert sorted(rig.server.tries[1:]) == [["bad"], ["one"], ["two"]]
-    assert [event.rows for event in rig.of(DeadLettered)] == [(bad.id,)]
+    rig.until(lambda: [event.rows for event in rig.of(DeadLettered)] == [(bad.id,)])
 
 
 def test_a_lost_operation_of_an_append_is_not_repeated_where_it_had_effect(rig: Rig) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,14 @@ async def answered(bank: Bank, how: str, script: list[Any]) -> tuple[Any, Script
     return state["messages"][-1].text, model
 
 
+async def told(true: Callable[[], bool]) -> None:
+    """Waits for an event of another thread, 10 seconds at most."""
+    until = time.monotonic() + 10
+    while not true() and time.monotonic() < until:
+        await asyncio.sleep(0.02)
+    assert true()
+
+
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("kind", OUTAGES)
 async def test_the_run_goes_on_and_everything_is_delivered_later(rig: Line, kind: str, how: str) -> None:
@@ -55,7 +64,7 @@ async def test_the_run_goes_on_and_everything_is_delivered_later(rig: Line, kind
     assert text == ANSWER
     assert time.monotonic() - begun < 10
     assert "</memories>" not in str(model.seen)
-    assert any(isinstance(event, OutageStarted) and event.part == "recall" for event in rig.events)
+    await told(lambda: any(isinstance(event, OutageStarted) and event.part == "recall" for event in rig.events))
     rig.heal(kind)
     delivered = rig.delivered(bank)
     assert all(delivered.count(each) == 1 for each in (ASKED, ANSWER, "Rome", "Oslo"))

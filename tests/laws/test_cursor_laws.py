@@ -95,7 +95,7 @@ class PlainSession:
         rows.lines += [(said[place].role, said[place].text) for place in sifted.fresh if place not in out]
         rows.claim([replace(each, kept=each.kept and each.place not in out) for each in sifted.claims])
         rows.claim([skipped(marks[place], place) for place in lasting if full and marks[place].id is None])
-        if full and any(each.id is None for each in said):
+        if full and sifted.fresh and any(each.id is None for each in said):
             rows.last = [mark.digest[:SIZE] for mark in marks]
             rows.head = marks[-1].chain
 

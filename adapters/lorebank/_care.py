@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from lorebank._connections import Connections
+from lorebank._connections import Opened
 from lorebank._domain.requests import Consolidation, Health, Integrity, Stats
-from lorebank._domain.scope import Scope
-from lorebank._twins import Threads
-
-
-class Opened(Protocol):
-    """A bank, as far as it is needed here."""
-
-    @property
-    def connections(self) -> Connections: ...
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def threads(self) -> Threads: ...
 
 
 def consolidate(self: Opened) -> Consolidation:

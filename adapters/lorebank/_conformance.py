@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lorebank._bank import Bank
-from lorebank._domain.memory import Memory
+from lorebank._domain.memory import FACTS, Memory
 from lorebank._domain.message import Message
 from lorebank._domain.ports import Backend
 from lorebank._open import open_bank
 from lorebank.errors import LorebankError, MissingError, UnsupportedError, UsageError
 
-FACTS = ("world", "experience")
-"""The types of what was told; observations are a backend's own conclusions."""
 AISLE, TRAIN, CELLO = "Ana prefers aisle seats.", "The night train to Porto leaves at nine.", "Ana plays the cello."
 
 
@@ -305,13 +303,14 @@ def _checked(make: Callable[[], Backend], check: Callable[[_Rig], None], wait: f
     text = (check.__doc__ or "").strip().removesuffix(".")
     rig = _Rig(make(), wait, f"conformance-{uuid.uuid4().hex[:8]}", [])
     try:
-        check(rig)
+        try:
+            check(rig)
+        finally:
+            rig.close()
     except UnsupportedError as error:
         return Promise(text, "unsupported", str(error))
     except _BrokenError as error:
         return Promise(text, "broken", str(error))
     except Exception as error:  # noqa: BLE001 - a backend of somebody's may raise anything: that is what is told
         return Promise(text, "broken", f"{type(error).__name__}: {error}")
-    finally:
-        rig.close()
     return Promise(text, "kept")

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from lorebank._domain.events import Event, Listener
@@ -29,6 +29,7 @@ from lorebank.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from lorebank._domain.ports import Backend, Completer, Embedder
+    from lorebank._domain.scope import Scope
 
 logger = logging.getLogger("lorebank")
 OnFailure = Literal["skip", "raise"]
@@ -200,3 +201,14 @@ def data_folder() -> Path:
 
 def _without_secrets(url: str) -> str:
     return url.rsplit("@", maxsplit=1)[-1] if "@" in url else url
+
+
+class Opened(Protocol):
+    """A bank, as far as the bodies of its verbs in other files need it."""
+
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def threads(self) -> Threads: ...

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from lorebank._archive import files
 from lorebank._archive.foreign import Choice, parse_choice, read_foreign
-from lorebank._connections import Connections
+from lorebank._connections import Opened
 from lorebank._domain.archive import (
     MOST_REASONS,
     Archived,
@@ -30,9 +30,8 @@ from lorebank._domain.item import Item
 from lorebank._domain.operations import Directive
 from lorebank._domain.records import header, is_header
 from lorebank._domain.redaction import Redactor
-from lorebank._domain.scope import PROJECT, Scope
+from lorebank._domain.scope import PROJECT
 from lorebank._domain.settings import RetainSettings
-from lorebank._twins import Threads
 from lorebank._writing import admit_items
 from lorebank.errors import GarbledError, UsageError
 
@@ -41,17 +40,6 @@ SAID = 200
 LONGEST_FIRST_LINE = 1 << 16
 LARGEST_FOREIGN = 1 << 30
 """Bytes of another library's file, which is read whole."""
-
-
-class Opened(Protocol):
-    """A bank, as far as it is needed here."""
-
-    @property
-    def connections(self) -> Connections: ...
-    @property
-    def scope(self) -> Scope: ...
-    @property
-    def threads(self) -> Threads: ...
 
 
 def export(

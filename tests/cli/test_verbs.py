@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from lorebank import open_bank
 from lorebank.cli.app import app
-from lorebank.testing import FaultServer
+from lorebank.testing import Fault, FaultServer
 
 QUIET: dict[str, Any] = {"mental_models": {"enabled": False}, "recall": {"keep_traces": 1, "deadline": 30}}
 
@@ -85,6 +85,30 @@ def test_forgetting_shows_what_goes_and_asks(url: str) -> None:
     done = run("forget", "--tag", "home", "--url", url, typed="y\n")
     assert (done.exit_code, "2 memories forgotten." in done.stdout, kept(url)) == (0, True, [])
     assert run("forget", "--tag", "home", "--url", url, "--yes").exit_code == 4
+
+
+def test_a_memory_steers_no_terminal(url: str) -> None:
+    """What somebody told may hold signs that a terminal obeys: they are not printed. For scripts the text is whole."""
+    hostile = "My cat is \x1b]0;owned\x07Miso\x9b2J."
+    with open_bank(url) as bank:
+        known = bank.retain(hostile).stored[0].id or ""
+    for shown in (("recall", "cat"), ("forget", known, "--dry-run")):
+        printed = run(*shown, "--url", url).stdout
+        assert "Miso" in printed
+        assert not {"\x1b", "\x07", "\x9b"} & set(printed)
+    assert told("recall", "cat", "--url", url)["memories"][0]["text"] == hostile
+
+
+def test_what_is_queued_is_forgotten_too(server: FaultServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """A write that has not reached the server goes by its id; a dry run says so, and takes nothing."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    server.fault(Fault(status=503), path="/memories$", method="post")
+    run("retain", "My cat is Miso.", "--url", server.url, "--wait", "0")
+    [row] = told("outbox", "list", "--url", server.url)["rows"]
+    assert "1 write in the outbox" in run("forget", row["id"], "--url", server.url, "--dry-run").stdout
+    assert len(told("outbox", "list", "--url", server.url)["rows"]) == 1
+    assert "1 queued write forgotten" in run("forget", row["id"], "--url", server.url, "--yes").stdout
+    assert told("outbox", "list", "--url", server.url)["rows"] == []
 
 
 def test_clearing_shows_how_much_and_asks(url: str) -> None:

@@ -24,6 +24,8 @@ State = Literal["found", "nothing", "unavailable", "partial"]
 UpdateMode = Literal["replace", "append"]
 
 TYPES: tuple[MemoryType, ...] = get_args(MemoryType)
+FACTS: tuple[MemoryType, ...] = ("world", "experience")
+"""The types of what was told; an observation is a conclusion from it."""
 ALIASES: Mapping[str, MemoryType] = {"fact": "world", "episode": "experience"}
 MAX_TEXT = 65_536
 """Characters an explicit item may have."""

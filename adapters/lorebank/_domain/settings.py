@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from lorebank._domain import memory as memories
 from lorebank._domain.item import Item
-from lorebank._domain.memory import Budget, MemoryType
+from lorebank._domain.memory import FACTS, Budget, MemoryType
 from lorebank._domain.mental_model import SEEDS, Seed
 from lorebank._domain.message import Keep
 from lorebank._domain.redaction import Redactor, redact
@@ -124,7 +124,7 @@ class RecallSettings(Settings):
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 8
     max_tokens: Annotated[int, Field(ge=1)] = 1024
-    types: Types = ("world", "experience")
+    types: Types = FACTS
     budget: Budget = "mid"
     prefer_observations: bool = False
     min_score: Annotated[float, Field(allow_inf_nan=False)] | None = None

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from lorebank._domain.memory import Memory
+from lorebank._domain.memory import FACTS, Memory
 from lorebank._domain.requests import Change
 from lorebank._domain.scope import Scope
 from lorebank._hindsight.answers import SUPERSEDED, Answer, Unit, Units
-from lorebank._hindsight.memories import FACTS, Found, facts_of, find
+from lorebank._hindsight.memories import Found, facts_of, find
 from lorebank._hindsight.server import Server
 from lorebank._hindsight.wire import explicit
 from lorebank.errors import RefusedError, UnsupportedError, UsageError

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 
-from lorebank._domain.memory import Memory
+from lorebank._domain.memory import FACTS, Memory
 from lorebank._domain.requests import Kept, ListRequest, Selection
 from lorebank._domain.scope import Scope
 from lorebank._hindsight.answers import Unit, Units
 from lorebank._hindsight.server import PAGE, Server, is_uuid
 from lorebank.errors import MissingError
 
-FACTS = ("world", "experience")
 STATES: Mapping[Kept, tuple[str, ...]] = {
     "valid": ("valid",),
     "invalidated": ("invalidated",),

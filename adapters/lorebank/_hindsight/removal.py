@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from lorebank._domain.memory import Removal
+from lorebank._domain.memory import FACTS, Removal
 from lorebank._domain.requests import Selection
 from lorebank._domain.scope import Scope
 from lorebank._hindsight.answers import Answer, Curated, Curation, Paper, Papers, Unit
 from lorebank._hindsight.editing import withdraw
-from lorebank._hindsight.memories import FACTS, Found, every, facts_of, find
+from lorebank._hindsight.memories import Found, every, facts_of, find
 from lorebank._hindsight.server import Server
 from lorebank._hindsight.wire import SESSION
 from lorebank.errors import MissingError, UnavailableError, UnsupportedError

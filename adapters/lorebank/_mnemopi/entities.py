@@ -19,7 +19,7 @@ READ = 4_000
 """Characters of a text that are read."""
 SHOUTED = 3
 """Words in capitals above which they are no name."""
-_TOKEN = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|@\w[\w.-]*\w|[A-Z][A-Z0-9]*-\d+")
+_ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+|@\w[\w.-]*\w")
 _EDGES = ".,;:!?…\"'“”‘’«»()[]{}<>¿¡*•–—-/"
 _ENDS = frozenset(".!?:;…*•–—-")
 _JOINERS = frozenset("of the de da do del della di du la le van von der den y bin al".split())  # noqa: SIM905
@@ -44,7 +44,7 @@ def entities_of(text: str) -> tuple[str, ...]:
     runs = list(_runs(tokens, frozenset(capitals)))
     inside = {name for place, name in runs if not _first(tokens, place)}
     german = len(runs) > 1 and sum(token in _GERMAN for token in tokens) > 1
-    found = [(place, tokens[place].strip(_EDGES.replace("@", ""))) for place in addressed if _TOKEN.search(tokens[place])]
+    found = [(place, tokens[place].strip(_EDGES)) for place in addressed if _ADDRESS.search(tokens[place])]
     for place, name in runs:
         single = " " not in name and name[1:].islower()
         if not single or (not german and (name in inside or not _first(tokens, place))):

@@ -7,6 +7,7 @@ nothing was found.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ FAULT, USAGE, UNAVAILABLE, NOTHING = 1, 2, 3, 4
 PATIENCE = 60.0
 """Seconds for a server to take what was queued."""
 CLOSING = 0.2
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 console = Console()
 errors = Console(stderr=True)
 
@@ -60,15 +62,20 @@ class Place:
         if self.as_json:
             print(json.dumps(outcome, default=_plain, ensure_ascii=False))  # noqa: T201 - for scripts
         else:
-            console.print(text if isinstance(text, Table) else escape(text), highlight=False, soft_wrap=True)
+            console.print(text if isinstance(text, Table) else _harmless(text), highlight=False, soft_wrap=True)
 
 
 def table(*columns: str, rows: Iterable[Sequence[object]]) -> Table:
     """A table for people."""
     made = Table(*columns, box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for row in rows:
-        made.add_row(*("" if each is None else escape(str(each)) for each in row))
+        made.add_row(*("" if each is None else _harmless(str(each)) for each in row))
     return made
+
+
+def _harmless(text: str) -> str:
+    """A text as a terminal may have it: a memory is no markup, and steers nothing."""
+    return escape(_CONTROL.sub("", text))
 
 
 def agreed(place: Place, question: str, *, yes: bool) -> None:
@@ -86,7 +93,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (LorebankError, ImportError) as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        errors.print(f"[red]error:[/red] {_harmless(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(code_of(error))
 
 
@@ -98,6 +105,14 @@ def code_of(error: Exception) -> int:
         (UsageError, USAGE),
     )
     return next((code for kind, code in kinds if isinstance(error, kind)), FAULT)
+
+
+def text_of(bank: Bank, id: str) -> str:
+    """What a memory says now; it may be gone since."""
+    try:
+        return bank.get(id).text
+    except MissingError:
+        return "(forgotten)"
 
 
 def counted(count: int, name: str, plural: str | None = None) -> str:

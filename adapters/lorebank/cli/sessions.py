@@ -6,8 +6,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from lorebank import Bank, MissingError, Session, UsageError
-from lorebank.cli.place import NOTHING, AsJson, Name, Place, Url, explained, table
+from lorebank import Session, UsageError
+from lorebank.cli.place import NOTHING, AsJson, Name, Place, Url, explained, table, text_of
 
 app = typer.Typer(no_args_is_help=True, help="A conversation's mode, tags, and the run that is not retained.")
 Id = Annotated[str, typer.Argument(help="The session's id: the thread, the conversation.")]
@@ -18,7 +18,7 @@ def show(id: Id, url: Url = None, bank: Name = "default", as_json: AsJson = Fals
     """Shows a session's mode and tags."""
     place = Place(url, bank, as_json)
     with explained(), place.open() as opened:
-        _tell(place, _session(opened, id))
+        _tell(place, opened.session(id))
 
 
 @app.command()
@@ -32,7 +32,7 @@ def mode(
     """Sets what memory does in a session; a running process takes it up with its next turn."""
     place = Place(url, bank, as_json)
     with explained(), place.open() as opened:
-        session = _session(opened, id)
+        session = opened.session(id)
         session.mode = cast("Any", value)
         session.save()
         _tell(place, session)
@@ -52,7 +52,7 @@ def tag(
     with explained(), place.open() as opened:
         if not add and not remove:
             raise UsageError("name a tag to --add or to --remove")
-        session = _session(opened, id)
+        session = opened.session(id)
         for each in add or ():
             session.tags.add(each)
         for each in remove or ():
@@ -66,7 +66,7 @@ def skip_next(id: Id, url: Url = None, bank: Name = "default", as_json: AsJson =
     """The next run of a session is not retained."""
     place = Place(url, bank, as_json)
     with explained(), place.open() as opened:
-        session = _session(opened, id)
+        session = opened.session(id)
         session.skip_next()
         session.save()
         place.tell({"session": id, "skip_next": True}, f"The next run of {id} is not retained.")
@@ -76,18 +76,14 @@ def last_recall(id: Id, url: Url = None, bank: Name = "default", as_json: AsJson
     """Shows what the last turn of a session was told from memory, and why. Exit code 4: no trace was kept."""
     place = Place(url, bank, as_json)
     with explained(), place.open() as opened:
-        trace = _session(opened, id).last_recall()
+        trace = opened.session(id).last_recall()
         if trace is None:
             place.tell(None, "No trace: the session has recalled nothing, or traces are not kept (`keep_traces`).")
             raise typer.Exit(NOTHING)
-        rows = [(each.id, f"{each.score or 0:.3f}", _text(opened, each.id), _why(each.signals)) for each in trace.shown]
+        rows = [(each.id, f"{each.score or 0:.3f}", text_of(opened, each.id), _why(each.signals)) for each in trace.shown]
         if not as_json:
             place.tell(trace, f"{trace.at:%Y-%m-%d %H:%M}, {trace.state}, {1000 * trace.elapsed:.0f} ms: {trace.query}")
         place.tell(trace, table("id", "score", "memory", "why", rows=rows))
-
-
-def _session(bank: Bank, id: str) -> Session:
-    return bank.session(id)
 
 
 def _tell(place: Place, session: Session) -> None:
@@ -99,14 +95,6 @@ def _tell(place: Place, session: Session) -> None:
     }
     rows = [(name, ", ".join(value) if isinstance(value, list) else value) for name, value in told.items()]
     place.tell(told, table("", "", rows=rows))
-
-
-def _text(bank: Bank, id: str) -> str:
-    """What a memory says now; it may be forgotten since."""
-    try:
-        return bank.get(id).text
-    except MissingError:
-        return "(forgotten)"
 
 
 def _why(signals: Any) -> str:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from lorebank import Bank, Item, Memory, RecallResult, Removal
+from lorebank._domain.toolbook import NOTHING_TO_REFLECT
 from lorebank.cli.place import (
     NOTHING,
     PATIENCE,
@@ -24,6 +25,7 @@ from lorebank.cli.place import (
     counted,
     explained,
     table,
+    text_of,
 )
 
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be given several times.")]
@@ -92,7 +94,7 @@ def reflect(
     with explained(), place.open() as opened:
         told = opened.reflect(question)
     place.tell(told, told.text)
-    if not told.based_on:
+    if told.text.strip() in ("", NOTHING_TO_REFLECT):
         raise typer.Exit(NOTHING)
 
 
@@ -133,14 +135,16 @@ def forget(
     with explained(), place.open() as opened:
         which: dict[str, Any] = {"session": session, "document": document, "tags": tag}
         removal = opened.forget(id, **which, dry_run=True)
-        if removal.ids and not dry_run:
-            if not as_json:
-                place.tell(removal, _doomed(opened, removal))
-            agreed(place, f"Forget {counted(len(removal), 'memory', 'memories')} for good?", yes=yes)
-            removal = opened.forget(id, **which)
-        place.tell(removal, _doomed(opened, removal) if dry_run and removal.ids else _removed(removal))
-    if not removal.ids and not removal.rows:
-        raise typer.Exit(NOTHING)
+        if not removal.ids and not removal.rows:
+            place.tell(removal, "Nothing to forget.")
+            raise typer.Exit(NOTHING)
+        if dry_run or not as_json:
+            place.tell(removal, _doomed(opened, removal))
+        if dry_run:
+            return
+        agreed(place, f"Forget {_amount(removal)} for good?", yes=yes)
+        removal = opened.forget(id, **which)
+        place.tell(removal, _removed(removal))
 
 
 def clear(url: Url = None, bank: Name = "default", yes: Yes = False, dry_run: DryRun = False, as_json: AsJson = False) -> None:
@@ -183,14 +187,17 @@ def _told(memory: Memory) -> str:
 
 def _doomed(bank: Bank, removal: Removal) -> str:
     """What a removal takes, one by one as far as that is readable."""
-    lines = [f"  {each}  {bank.get(each).text[:100]}" for each in removal.ids[:SHOWN]]
+    lines = [f"  {each}  {text_of(bank, each)[:100]}" for each in removal.ids[:SHOWN]]
     more = [f"  and {len(removal) - SHOWN:,} more"] if len(removal) > SHOWN else []
     queued = [f"  {counted(len(removal.rows), 'write')} in the outbox"] if removal.rows else []
     return "\n".join([*lines, *more, *queued])
 
 
+def _amount(removal: Removal) -> str:
+    queued = f" and {counted(len(removal.rows), 'queued write')}" if removal.rows else ""
+    return f"{counted(len(removal), 'memory', 'memories')}{queued}"
+
+
 def _removed(removal: Removal) -> str:
-    if not removal.ids and not removal.rows:
-        return "Nothing to forget."
-    told = f"{counted(len(removal), 'memory', 'memories')} forgotten."
+    told = f"{_amount(removal)} forgotten."
     return told if removal.reason is None else f"{told} Not yet out of every page: {removal.reason}."

@@ -145,6 +145,21 @@ def test_a_failing_completer_loses_nothing(url: str, worked: Worked) -> None:
     assert told == [(OutageStarted, "completer"), (OutageEnded, "completer")]
 
 
+def test_a_bank_whose_texts_a_model_refuses_keeps_no_other_waiting(url: str, worked: Worked) -> None:
+    """The bank that comes first fails each time; the next one gets its facts nevertheless."""
+
+    def answer(prompt: str) -> Any:
+        return RuntimeError("content filter") if "poison" in prompt else {"facts": [fact("The user lives in Bergen.")]}
+
+    bank = worked(url, ScriptedCompleter(answer), consolidation=False)
+    other = bank.named("bob")
+    bank.retain("My neighbour said the word poison.")
+    other.retain(MOVED)
+    assert not bank.flush(until="completed").done
+    assert not bank.flush(until="completed").done
+    assert [memory.text for memory in extracted(other)] == ["The user lives in Bergen."]
+
+
 def test_nonsense_is_passed_over(url: str, worked: Worked) -> None:
     """Asked twice, and not for ever."""
     completer = ScriptedCompleter(["nonsense", '{"facts": [1]}'])

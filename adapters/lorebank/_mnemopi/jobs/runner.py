@@ -77,6 +77,7 @@ class Jobs(Forkable):
         self._waiting: dict[Job, _Waiting] = {}
         self._held: dict[Job, str] = {}
         self._begun, self._force, self._busy = 0, False, False
+        self._failed: Job | None = None
 
     def after_fork(self) -> None:
         self._begin()
@@ -112,7 +113,8 @@ class Jobs(Forkable):
             return 0, None
         until = time.monotonic() + timeout
         while True:
-            self._force |= everything
+            with self._lock:
+                self._force |= everything
             ended, reason = self.worker.finish(max(0.0, until - time.monotonic()))
             if not ended:
                 return 1, f"follow-up work goes on after {timeout:.3g} s"
@@ -147,19 +149,20 @@ class Jobs(Forkable):
             self._force &= not force
         reasons: list[str | None] = []
         again: list[float] = []
-        name = ""
+        name, job = "", None
         try:
             for name, job, work in self._looked_at(named, whole=whole):
-                fresh = whole or name in named
-                wait = 0.0 if force else self._due_in(job, whole=whole) if fresh or self._left(job) <= 0 else self._left(job)
+                wait = 0.0 if force else self._wait(job, fresh=whole or name in named, whole=whole)
                 if wait:
                     again.append(wait)
                 elif wait is not None:
                     reasons.append(self._done(job, work, turn))
+            self._failed = None
             self.trouble.worked(name)
         except Exception as error:  # noqa: BLE001 - a user's model may raise anything; it is told, and tried again
             with self._lock:
                 self._named |= named
+            self._failed = job
             words = str(error) if isinstance(error, LorebankError) else f"{type(error).__name__}: {error}"
             self.trouble.failed(name, words)
             return Done(words, 0.0)
@@ -168,14 +171,22 @@ class Jobs(Forkable):
         return Done(next(filter(None, reasons), None), min(again, default=None))
 
     def _looked_at(self, named: AbstractSet[str], *, whole: bool) -> list[tuple[str, Job, Work]]:
-        """The jobs of the banks that were named or wait, or of all, with their banks' names."""
+        """The jobs of the banks that were named or wait, or of all, with their banks' names. One that has failed comes last: what
+        a model refuses in one bank keeps no other bank waiting.
+        """
         with self.database.direct() as connection:
             if whole:
                 banks = {(int(number), str(name)) for number, name in rows_of(connection, _BANKS)}
             else:
                 banks = {(number, name) for name in named if (number := bank_number(connection, name)) is not None}
                 banks |= {(job.bank, job.name) for job in list(self._waiting)}
-        return [(name, Job(number, name, work.kind), work) for number, name in sorted(banks) for work in self.works]
+        found = [(name, Job(number, name, work.kind), work) for number, name in sorted(banks) for work in self.works]
+        return sorted(found, key=lambda each: each[1] == self._failed)
+
+    def _wait(self, job: Job, *, fresh: bool, whole: bool) -> float | None:
+        """In how many seconds a job is due; of one without news the file is not asked before its time."""
+        left = self._left(job)
+        return left if left > 0 and not fresh else self._due_in(job, whole=whole)
 
     def _left(self, job: Job) -> float:
         """In how many seconds a job that waits is due, as far as is known."""

@@ -203,7 +203,7 @@ class LedgerOutbox:
     def status(self, bank: str | None) -> OutboxStatus:
         if not self._ledger.exists:
             return OutboxStatus({})
-        return self._ledger.read(lambda c: inspection.status(c, self._route, bank))
+        return self._ledger.read(lambda c: inspection.status(c, self._route, bank, self._sender.bounds))
 
     def list(self, bank: str | None, *, state: RowState | None, limit: int, offset: int) -> tuple[OutboxEntry, ...]:
         if not self._ledger.exists:

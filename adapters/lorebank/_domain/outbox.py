@@ -104,7 +104,8 @@ class OutboxStatus:
     """The outbox of one bank, or of all: rows by state, the oldest write that waits, and how the server answers.
 
     `waiting` writes still reach the server by themselves; `dead` and `malformed` ones wait for a person. `resting_until`
-    is set while the server is spared after a failure, with the `reason`.
+    is set while the server is spared after a failure, with the `reason`. `used` is the share of the outbox's room, in rows or
+    in bytes, that the writes of all its servers' banks take: at 1.0 it is full.
     """
 
     rows: Mapping[RowState, int]
@@ -113,6 +114,7 @@ class OutboxStatus:
     last_success: datetime | None = None
     resting_until: datetime | None = None
     reason: str | None = None
+    used: float = 0.0
 
     @property
     def waiting(self) -> int:

@@ -92,12 +92,15 @@ class Stats:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a backend answers now; `detail` says what is wrong or what it is, `latency` is in seconds."""
+    """Whether a backend answers now; `detail` says what is wrong or what it is, `latency` is in seconds. `skew` is by how many
+    seconds a server's clock is ahead of this machine's, to the second; `None` where it does not tell the time.
+    """
 
     ok: bool
     backend: str
     detail: str
     latency: float | None = None
+    skew: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ class HindsightBackend:
             version = upkeep.version_text(self._server)
         except LorebankError as error:
             return Health(ok=False, backend=self.name, detail=str(error))
-        return Health(True, self.name, f"{self.route}, Hindsight {version}", time.perf_counter() - started)
+        elapsed, skew = time.perf_counter() - started, self._server.transport.skew
+        return Health(True, self.name, f"{self.route}, Hindsight {version}", elapsed, skew)
 
     def check(self, scope: Scope) -> Integrity:
         return upkeep.check(self._server, scope)

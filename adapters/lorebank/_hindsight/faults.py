@@ -70,10 +70,22 @@ def retry_after(value: str | None, now: datetime) -> float | None:
         return None
 
 
+def ahead(value: str | None, now: datetime) -> float | None:
+    """By how many seconds a `Date` header is ahead of a moment; `None` where it says no time."""
+    try:
+        return None if value is None else round(_ahead(value, now))
+    except (ValueError, OverflowError):
+        return None
+
+
 def _until(value: str, now: datetime) -> float:
+    return max(_ahead(value, now), 0.0)
+
+
+def _ahead(value: str, now: datetime) -> float:
     moment = parsedate_to_datetime(value)
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max((aware - now).total_seconds(), 0.0)
+    return (aware - now).total_seconds()
 
 
 def rejected_items(error: LorebankError) -> tuple[int, ...]:

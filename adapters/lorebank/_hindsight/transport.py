@@ -70,6 +70,7 @@ class Transport(Forkable):
         if settings.api_key is not None:
             self._headers += f"authorization: Bearer {_header(settings.api_key.get_secret_value())}\r\n"
         self.ignored: Callable[[str, Sequence[str]], None] = _nobody
+        self._dated: tuple[str | None, float] = None, 0.0
         self._closes = 0
         self.after_fork()
         watch_forks(self)
@@ -93,6 +94,12 @@ class Transport(Forkable):
                 if self._closes != closes:
                     raise
         raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    @property
+    def skew(self) -> float | None:
+        """By how many seconds the server's clock was ahead of this machine's when it last answered, as far as it tells."""
+        header, at = self._dated
+        return faults.ahead(header, datetime.fromtimestamp(at, UTC))
 
     def close(self) -> None:
         """Ends the connections, and the tries of the calls under way; a later call opens new ones."""
@@ -123,6 +130,7 @@ class Transport(Forkable):
             self._breaker.failed()
             raise UnavailableError(f"the server at {self.base} can't be reached ({_cause(error)}): is it running?") from error
         self._breaker.answered()
+        self._dated = reply.headers.get("date"), time.time()
         if names := reply.headers.get("x-ignored-params"):
             self.ignored(call.bank, tuple(name.strip() for name in names.split(",")))
         if not 200 <= reply.status < 300:

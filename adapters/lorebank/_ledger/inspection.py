@@ -9,13 +9,13 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, exists, func, sele
 
 from lorebank._domain.outbox import LOST, STATES, UNDERWAY, WAITING, OutboxEntry, OutboxStatus, RowState, sources, target
 from lorebank._ledger.ledger import route_state
-from lorebank._ledger.schema import batches, outbox, outcomes
+from lorebank._ledger.schema import batches, outbox, outcomes, totals
 from lorebank._ledger.settling import forgotten, portions
-from lorebank._ledger.values import Route, place, row_id
+from lorebank._ledger.values import Bounds, Route, place, row_id
 from lorebank.errors import MissingError
 
 
-def status(connection: Connection, route: Route, bank: str | None) -> OutboxStatus:
+def status(connection: Connection, route: Route, bank: str | None, bounds: Bounds | None = None) -> OutboxStatus:
     """The outbox of one bank, or of all of the server's."""
     mine = _mine(route, bank) & outbox.c.state.in_(STATES)
     counted = select(outbox.c.state, func.count(), func.sum(outbox.c.size)).where(mine).group_by(outbox.c.state)
@@ -29,7 +29,14 @@ def status(connection: Connection, route: Route, bank: str | None) -> OutboxStat
         last_success=moment(way.last_success if way else None),
         resting_until=moment(way.rest_until if way and way.failures else None),
         reason=way.reason if way else None,
+        used=0.0 if bounds is None else _used(connection, bounds),
     )
+
+
+def _used(connection: Connection, bounds: Bounds) -> float:
+    """Which share of the ledger's room is taken."""
+    rows, size = connection.execute(select(totals.c.rows, totals.c.bytes)).one()
+    return float(max(rows / bounds.rows, size / bounds.bytes))
 
 
 def entries(

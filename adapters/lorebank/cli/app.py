@@ -93,13 +93,18 @@ def doctor(
     api_key_env: Annotated[
         str | None, typer.Option("--api-key-env", help="The environment variable with the key; default: HINDSIGHT_API_KEY.")
     ] = None,
+    extra: Annotated[
+        list[str] | None, typer.Option("--extra", help="An extra that must be installed, such as langchain; may be repeated.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Checks a backend step by step: address, server, key, bank, a write that is read back, the outbox. Exit code 1: not well."""
+    """Checks a backend step by step, and names each fault with the next step: what is installed, address, server, version, key,
+    clock or file, bank, a write that is read back, the outbox. Exit code 1: not well.
+    """
     from lorebank.cli.doctor import run_doctor
 
     with explained():
-        well = run_doctor(url, bank, api_key_env, as_json=as_json)
+        well = run_doctor(url, bank, api_key_env, extra or (), as_json=as_json)
     raise typer.Exit(0 if well else 1)
 
 

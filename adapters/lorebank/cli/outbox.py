@@ -40,12 +40,13 @@ def flush(
     url: Url = None,
     bank: Name = "default",
     timeout: Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = 60.0,
+    until: Annotated[str, typer.Option("--until", help="accepted: the server has it; completed: it is worked up.")] = "accepted",
     as_json: AsJson = False,
 ) -> None:
     """Sends what waits. Exit code 3: something is left."""
     place = Place(url, bank, as_json)
     with explained(), place.open() as opened:
-        report = opened.flush(timeout=timeout)
+        report = opened.flush(timeout=timeout, until=cast("Any", until))
     place.tell(report, "All is delivered." if report.done else f"{counted(report.left, 'write')} left: {report.reason}.")
     if not report.done:
         raise typer.Exit(UNAVAILABLE)

@@ -62,18 +62,18 @@ class Place:
         if self.as_json:
             print(json.dumps(outcome, default=_plain, ensure_ascii=False))  # noqa: T201 - for scripts
         else:
-            console.print(text if isinstance(text, Table) else _harmless(text), highlight=False, soft_wrap=True)
+            console.print(text if isinstance(text, Table) else harmless(text), highlight=False, soft_wrap=True)
 
 
 def table(*columns: str, rows: Iterable[Sequence[object]]) -> Table:
     """A table for people."""
     made = Table(*columns, box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for row in rows:
-        made.add_row(*("" if each is None else _harmless(str(each)) for each in row))
+        made.add_row(*("" if each is None else harmless(str(each)) for each in row))
     return made
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """A text as a terminal may have it: a memory is no markup, and steers nothing."""
     return escape(_CONTROL.sub("", text))
 
@@ -93,7 +93,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (LorebankError, ImportError) as error:
-        errors.print(f"[red]error:[/red] {_harmless(str(error))}", highlight=False, soft_wrap=True)
+        errors.print(f"[red]error:[/red] {harmless(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(code_of(error))
 
 

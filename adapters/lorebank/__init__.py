@@ -15,6 +15,7 @@ from lorebank._lazy import lazily
 if TYPE_CHECKING:
     from lorebank._bank import Bank
     from lorebank._domain.archive import ExportReport, ImportReport
+    from lorebank._domain.audit import Audit, Finding
     from lorebank._domain.item import Item
     from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal
     from lorebank._domain.mental_model import MentalModel, Seed
@@ -52,12 +53,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
     "Bank",
     "ConnectionSettings",
     "DeadlineError",
     "Directive",
     "Document",
     "ExportReport",
+    "Finding",
     "FollowUp",
     "ForbiddenError",
     "GarbledError",
@@ -101,6 +104,7 @@ __all__ = [
 _HOMES = {
     "_bank": ("Bank",),
     "_domain.archive": ("ExportReport", "ImportReport"),
+    "_domain.audit": ("Audit", "Finding"),
     "_domain.item": ("Item",),
     "_domain.memory": ("Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
     "_domain.mental_model": ("MentalModel", "Seed"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, Self
 
+from lorebank import _audit as auditing
 from lorebank import _care as care
 from lorebank import _transfer as transfer
 from lorebank._asking import recall_request
@@ -343,6 +344,8 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     stats = care.stats
     health = care.health
     check = care.check
+    audit = auditing.audit
+    aaudit = twin(auditing.audit)
     aconsolidate = twin(care.consolidate)
     export = transfer.export
     import_ = transfer.import_

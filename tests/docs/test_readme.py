@@ -17,7 +17,10 @@ from lorebank.testing import FaultServer
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex", "mnemopi", "export"))]
+PAGES = [
+    README,
+    *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex", "mnemopi", "export", "audit")),
+]
 PYTHON = [example for example in find_examples(*PAGES) if example.prefix == "python"]
 
 
@@ -82,11 +85,11 @@ def said_by(agent: Any) -> str:
     return asyncio.run(run())
 
 
-def test_there_are_fourteen_fences() -> None:
+def test_there_are_fifteen_fences() -> None:
     """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server, two exports,
-    what changes, and two of what is made of memories.
+    an audit, what changes, and two of what is made of memories.
     """
-    assert len(PYTHON) == 14
+    assert len(PYTHON) == 15
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

@@ -1,7 +1,7 @@
 """Which bank a command means, how it tells its outcome, and with which exit code it ends.
 
 0: done. 1: a fault, or a refusal. 2: the command was wrong. 3: memory could not be asked; try again. 4: no such thing, or
-nothing was found.
+nothing was found. 5: an audit found something, or a transcript holds our blocks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -18,11 +18,12 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, TimeRemainingColumn
 from rich.table import Table
 
 from lorebank import Bank, LorebankError, MissingError, UnavailableError, UsageError, open_bank
 
-FAULT, USAGE, UNAVAILABLE, NOTHING = 1, 2, 3, 4
+FAULT, USAGE, UNAVAILABLE, NOTHING, FINDINGS = 1, 2, 3, 4, 5
 PATIENCE = 60.0
 """Seconds for a server to take what was queued."""
 CLOSING = 0.2
@@ -105,6 +106,19 @@ def code_of(error: Exception) -> int:
         (UsageError, USAGE),
     )
     return next((code for kind, code in kinds if isinstance(error, kind)), FAULT)
+
+
+@contextmanager
+def bar(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on the error stream; none for scripts."""
+    columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as shown:
+        task = shown.add_task(title, total=None)
+
+        def hear(done: int, total: int) -> None:
+            shown.update(task, completed=done, total=total)
+
+        yield hear
 
 
 def text_of(bank: Bank, id: str) -> str:

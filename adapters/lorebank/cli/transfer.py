@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rich.progress import Progress, TimeRemainingColumn
-
 from lorebank import ExportReport, ImportReport
-from lorebank.cli.place import PATIENCE, Place, counted, errors
+from lorebank.cli.place import PATIENCE, Place, bar, counted
 
 SHOWN = 10
 """Rejections that are shown one by one."""
@@ -28,7 +25,7 @@ class What:
 
 def run_export(path: Path, place: Place, *, overwrite: bool) -> None:
     """Writes the file and says what is in it."""
-    with place.open() as bank, _bar("exporting", quiet=place.as_json) as hear:
+    with place.open() as bank, bar("exporting", quiet=place.as_json) as hear:
         report = bank.export(path, overwrite=overwrite, progress=hear)
     place.tell(report, f"{_counted(report)} in {report.path} ({report.bytes:,} bytes).")
 
@@ -36,7 +33,7 @@ def run_export(path: Path, place: Place, *, overwrite: bool) -> None:
 def run_import(path: Path, place: Place, what: What) -> None:
     """Reads the file and says what became of it."""
     with place.open() as bank:
-        with _bar("checking" if what.dry_run else "importing", quiet=place.as_json) as hear:
+        with bar("checking" if what.dry_run else "importing", quiet=place.as_json) as hear:
             report = bank.import_(path, format=cast("Any", what.format), only=what.only, dry_run=what.dry_run, progress=hear)
         left = bank.flush(timeout=PATIENCE).left if report.queued and not what.dry_run else 0
     place.tell({**asdict(report), "left": left}, "\n".join(_told(report, left)))
@@ -73,16 +70,3 @@ def _outcome(report: ImportReport) -> str:
     parts += [counted(count, name) for name, count in others.items() if count]
     told = ", ".join(parts) or "nothing new"
     return f"{'Would be' if report.dry_run else 'From'} {report.format}: {told}."
-
-
-@contextmanager
-def _bar(title: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on the error stream; none for scripts."""
-    columns = (*Progress.get_default_columns()[:-1], TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=quiet or not errors.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-
-        def hear(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-
-        yield hear

@@ -32,7 +32,7 @@ _NO_DIRECTIVES = "Mnemopi has no directives: they steer the reflect of a Hindsig
 class BankArchive:
     """The banks of one file, taken out and put in whole. `written` hears of new memories: they lack vectors."""
 
-    def __init__(self, database: Database, now: Callable[[], int], written: Callable[[str], None]) -> None:
+    def __init__(self, database: Database, now: Callable[[], int], written: Callable[[str, int], None]) -> None:
         self._database, self._now, self._written = database, now, written
 
     @contextmanager
@@ -58,7 +58,7 @@ class BankArchive:
         with self._database.write() as connection:
             loaded = _load(connection, Merge.into(connection, scope, self._now()), records)
         if loaded.added:
-            self._written(scope.bank)
+            self._written(scope.bank, loaded.added)
         return loaded
 
 

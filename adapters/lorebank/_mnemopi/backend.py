@@ -55,6 +55,7 @@ from lorebank._mnemopi.jobs.runner import Jobs
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import Draft, draft, to_ticks
 from lorebank._mnemopi.sessions import StoredSessions
+from lorebank._mnemopi.tidying import Tidying
 from lorebank._mnemopi.vectors.meaning import Asked
 from lorebank._mnemopi.vectors.store import register
 from lorebank._mnemopi.vectors.vectors import Vectors
@@ -105,6 +106,7 @@ class MnemopiBackend:
         known = None if lent is None else (lent.name, lent.dimensions)
         self.database = Database(opened, partial(prepare, embedder=known))
         self.vectors = None if lent is None else Vectors(self.database, lent, self.settings.query_timeout)
+        self.tidying = Tidying(self.database)
         self.jobs = Jobs(self.database, self.completer, self.settings.follow_up, self._now, self._embed)
         self.models = ModelStore(self.database, self._recall_model, self._now, self.completer)
         self.sessions = StoredSessions(self.database, self.models, clock, self._written)
@@ -132,7 +134,7 @@ class MnemopiBackend:
             return self._replace(scope, drafts, tuple(filter(None, replaced)), to_ticks(now))
         with self.database.direct(write=True, bank=scope.bank) as connection:
             receipt = store.add(connection, scope.bank, drafts, now=to_ticks(now))
-        self._written(scope.bank)
+        self._written(scope.bank, len(drafts))
         return receipt
 
     def _replace(self, scope: Scope, drafts: Sequence[Draft], documents: Sequence[str], now: int) -> Receipt:
@@ -141,7 +143,7 @@ class MnemopiBackend:
             former = derived.retire(connection, scope.bank, documents, now)
             receipt = store.add(connection, scope.bank, drafts, now=now)
             self.models.touched(connection, scope, former)
-        self._written(scope.bank)
+        self._written(scope.bank, len(drafts))
         return receipt
 
     def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
@@ -178,7 +180,7 @@ class MnemopiBackend:
         with self.database.write() as connection:
             changed, gone = edits.change(connection, scope, memory_id, change, self._now())
             self.models.touched(connection, scope, [memory_id, *gone])
-        self._written(changed.bank or scope.bank, whole=change.content is not None)
+        self._written(changed.bank or scope.bank, 1, whole=change.content is not None)
         return changed
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
@@ -269,8 +271,9 @@ class MnemopiBackend:
         """Writes observations of what is new in the scope's own bank."""
         return self.jobs.consolidate(scope.bank)
 
-    def _written(self, bank: str, *, whole: bool = False) -> None:
-        """A bank has new memories, or with `whole` changed ones."""
+    def _written(self, bank: str, count: int, *, whole: bool = False) -> None:
+        """A bank has so many new memories, or with `whole` changed ones."""
+        self.tidying.wrote(count)
         self._embed(whole=whole)
         self.jobs.wake(bank)
 

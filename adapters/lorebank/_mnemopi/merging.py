@@ -22,7 +22,7 @@ from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, tags_of, to_json, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION, SEQUENCE_BITS, key_range
 from lorebank._mnemopi.search.terms import words
-from lorebank._mnemopi.store import ensure_bank, grow, last_place
+from lorebank._mnemopi.store import ensure_bank, grow, index, last_place
 
 _INSERT = f"INSERT INTO memories ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608 - our own names
 _BY_ID = "SELECT id, content, tags FROM memories WHERE bank = ? AND id IN ({})"
@@ -126,6 +126,7 @@ class Merge:
         first = key_range(number)[0] + last - len(fresh) + 1
         rows = [self._row(number, first + place, each) for place, each in enumerate(fresh)]
         run_many(self._connection, _INSERT, [tuple(row[name] for name in COLUMNS) for row in rows])
+        index(self._connection, [(row["key"], row["terms"]) for row in rows])
         self._derived += [(row["key"], each.entry.sources) for row, each in zip(rows, fresh, strict=True) if each.entry.sources]
         told = [(row["key"], facts.realm(each.entry.item.tags), each.facts) for row, each in zip(rows, fresh, strict=True)]
         facts.write(self._connection, number, told, self.now)

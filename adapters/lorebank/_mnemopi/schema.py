@@ -222,6 +222,7 @@ STEPS: Sequence[Sequence[str]] = (
         "CREATE INDEX memories_observations ON memories (bank, key) WHERE type = 'observation'",
         RECOUNT,
     ),
+    ("DROP TRIGGER memories_added",),  # a trigger made a piece of the full-text index for each row (`store.index`)
 )
 
 

@@ -30,7 +30,7 @@ class StoredSessions:
     database: Database
     models: ModelStore
     clock: Callable[[], datetime]
-    written: Callable[[str], None]
+    written: Callable[[str, int], None]
 
     def write(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
         memories = _Memories(self.clock())
@@ -40,7 +40,7 @@ class StoredSessions:
             with self.database.write() as connection:
                 self.models.touched(connection, scope, memories.replaced)
         if memories.fresh:
-            self.written(scope.bank)
+            self.written(scope.bank, memories.fresh)
         return done
 
     def read(self, scope: Scope, session: str, body: Callable[[SessionLedger], T]) -> T:
@@ -63,7 +63,7 @@ class _Memories:
 
     now: datetime
     replaced: list[str] = field(default_factory=list[str])
-    fresh: bool = False
+    fresh: int = 0
 
     def retain(self, source: Source, address: Address, writes: Sequence[DocumentWrite]) -> Receipt:
         items: list[Item] = []
@@ -73,7 +73,7 @@ class _Memories:
             said = write.whole if write.rewritten else write.fresh
             items += [item.rewritten(document_id=write.document_id) for item in said]
         drafts = [draft(item, TRANSCRIPT, now=self.now) for item in items]
-        self.fresh |= bool(drafts)
+        self.fresh += len(drafts)
         return store.add(source, address.bank, drafts, now=to_ticks(self.now)) if drafts else Receipt()
 
     def release(self, source: Source, address: Address) -> int:

@@ -26,6 +26,8 @@ _AGAIN = spoken("""UPDATE memories SET evidence = evidence + ?, importance = {gr
             ELSE {greater}(valid_until, CAST(? AS bigint)) END WHERE bank = ? AND key = ?""")
 _REVIVE = """UPDATE memories SET evidence = evidence + ?, invalidated_at = NULL, superseded_by = NULL, valid_until = ?,
              mentioned_at = ? WHERE bank = ? AND key = ?"""
+_INDEX = spoken("INSERT INTO memory_terms {indexed}")
+_TERMS = _COLUMNS.index("terms")
 _LAST_PLACE = "SELECT max(position) FROM memories WHERE bank = ? AND session = ?"
 _BANK = "SELECT number FROM banks WHERE name = ?"
 _SIZE = "SELECT size FROM banks WHERE number = ?"
@@ -119,9 +121,17 @@ def _insert(connection: Source, number: int, fresh: Sequence[Draft], said: Mappi
         at = None if draft.session is None else _next_place(connection, number, draft.session, places)
         rows.append((base + sequence, number, at, said[draft.digest], identity, *draft.row))
     run_many(connection, _INSERT, rows)
+    index(connection, [(row[0], row[_TERMS]) for row in rows])
     told = [(row[0], draft.realm, draft.facts) for row, draft in zip(rows, fresh, strict=True) if draft.facts]
     facts.write(connection, number, told, now)
     return ids
+
+
+def index(connection: Source, said: Sequence[tuple[int, str]]) -> None:
+    """Puts new rows, their keys and terms, into the full-text index. With nothing else between them they become one piece of
+    it; from a trigger each row would be one.
+    """
+    run_many(connection, _INDEX, said)
 
 
 def _next_place(connection: Source, number: int, session: str, places: dict[str, int]) -> int:

@@ -65,6 +65,12 @@ class Speech(Protocol):
         """What no deletion reaches."""
         ...
 
+    def merge(self, connection: Source, pages: int, *, begin: bool) -> bool:
+        """Merges the pieces of the full-text index, so many pages of it; gives whether there is more to do. `begin` takes in all
+        pieces that there are now.
+        """
+        ...
+
     def purge(self, database: Database, wait: float, *, thorough: bool) -> str | None:
         """Removes what deleted rows have left, `wait` seconds at most unless it is `thorough`; gives why it could not."""
         ...

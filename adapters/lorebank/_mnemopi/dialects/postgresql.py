@@ -36,6 +36,7 @@ FRAGMENTS: Mapping[str, str] = {
     "facts_by_relation": f"{_WANTED} JOIN facts f ON f.bank = ? AND f.relation = w.value",
     "sources_by_key": f"{_WANTED} JOIN sources s ON s.key = CAST(w.value AS bigint)",
     "sources_by_source": f"{_WANTED} JOIN sources s ON s.source = CAST(w.value AS bigint)",
+    "indexed": "(key, term) SELECT CAST(? AS bigint), l.term FROM memory_lexemes(?) l",
     "memory_of_vector": "JOIN memories m ON m.key = v.key",
     "greater": "greatest",
     "joined_numbers": "string_agg(CAST(number AS text), ',')",
@@ -133,6 +134,7 @@ STEPS: Sequence[Sequence[str]] = (
         "CREATE INDEX memories_observations ON memories (bank, key) WHERE type = 'observation'",
         schema.RECOUNT,
     ),
+    ("DROP TRIGGER memories_added ON memories", "DROP FUNCTION memories_added()"),
 )
 BEYOND = ("the server's write-ahead log, replicas and backups", "the host's own checkpoints and histories")
 LARGE = 256 * 2**20
@@ -184,6 +186,12 @@ def problems(connection: Connection) -> list[str]:
     lacking, stray = rows_of(connection, _MISFIT)[0]
     words = f"the full-text index does not fit the memories: {lacking} terms lack, {stray} are left over"
     return [words] if lacking or stray else []
+
+
+def merge(connection: Source, pages: int, *, begin: bool) -> bool:
+    """The server sees to its own indexes."""
+    del connection, pages, begin
+    return False
 
 
 def purge(database: Database, wait: float, *, thorough: bool) -> str | None:

@@ -32,6 +32,7 @@ FRAGMENTS: Mapping[str, str] = {
     "facts_by_relation": "json_each(?) w CROSS JOIN facts f ON f.bank = ? AND f.relation = w.value",
     "sources_by_key": "json_each(?) w CROSS JOIN sources s ON s.key = w.value",
     "sources_by_source": "json_each(?) w CROSS JOIN sources s ON s.source = w.value",
+    "indexed": "(rowid, terms) VALUES (?, ?)",
     "memory_of_vector": "CROSS JOIN memories m ON m.key = v.key",
     "greater": "max",
     "joined_numbers": "group_concat(number)",
@@ -39,6 +40,7 @@ FRAGMENTS: Mapping[str, str] = {
 _POSTINGS = """SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_terms WHERE memory_terms MATCH ?
                AND rowid BETWEEN ? AND ? ORDER BY rowid DESC LIMIT ?)"""
 _OPTIMIZE = "INSERT INTO memory_terms (memory_terms) VALUES ('optimize')"
+_MERGE = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('merge', ?)"
 _CHECK_INDEX = "INSERT INTO memory_terms (memory_terms, rank) VALUES ('integrity-check', 1)"
 BEYOND = ("backups and copies of the file", "the host's own checkpoints and histories")
 _CUT_WAIT = 100
@@ -79,6 +81,14 @@ def problems(connection: Connection) -> list[str]:
     except sqlite3.DatabaseError as error:
         found.append(f"the full-text index does not fit the memories: {error}")
     return found
+
+
+def merge(connection: Source, pages: int, *, begin: bool) -> bool:
+    """A merge that changed fewer than two rows has found nothing left to do (so SQLite's documentation)."""
+    raw = cast("sqlite3.Connection", connection)
+    before = raw.total_changes
+    raw.execute(_MERGE, (-pages if begin else pages,))
+    return raw.total_changes - before > 1
 
 
 def purge(database: Database, wait: float, *, thorough: bool) -> str | None:

@@ -192,10 +192,18 @@ def test_a_completer_writes_what_its_sources_say_and_nothing_else(place: str, wo
 
 def test_a_completer_that_fails_loses_nothing_and_one_that_talks_nonsense_is_done_without(place: str, worked: Worked) -> None:
     """The first raises, and the work waits; the second leaves an extractive observation."""
-    bank = worked(place, [RuntimeError("down"), "nonsense", "nonsense"])
+    bank = worked(place, [RuntimeError("down"), RuntimeError("down"), "nonsense", "nonsense"])
     bank.retain(SEATS)
     with pytest.raises(UnavailableError, match="completer failed"):
         bank.consolidate()
+    assert bank.consolidate().observations == 1
+    assert SEATS[0] in observations(bank)[0].text
+
+
+def test_memories_that_a_completer_refuses_get_an_extractive_observation(place: str, worked: Worked) -> None:
+    """It answers something harmless in between: it is not down."""
+    bank = worked(place, lambda prompt: RuntimeError("content filter") if "window" in prompt else "{}")
+    bank.retain(SEATS)
     assert bank.consolidate().observations == 1
     assert SEATS[0] in observations(bank)[0].text
 

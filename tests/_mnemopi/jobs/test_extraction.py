@@ -136,7 +136,8 @@ def test_facts_go_with_their_source(place: str, worked: Worked, how: str) -> Non
 def test_a_failing_completer_loses_nothing(url: str, worked: Worked) -> None:
     """Its outage is told once; the work waits, and is done when it answers again."""
     events: list[Event] = []
-    bank = worked(url, [RuntimeError("down"), *script(fact("The user lives in Bergen."))], events, consolidation=False)
+    down = [RuntimeError("down"), RuntimeError("down")]
+    bank = worked(url, [*down, *script(fact("The user lives in Bergen."))], events, consolidation=False)
     bank.retain(MOVED)
     report = bank.flush(until="completed")
     assert (report.done, "completer failed" in str(report.reason)) == (False, True)
@@ -145,19 +146,42 @@ def test_a_failing_completer_loses_nothing(url: str, worked: Worked) -> None:
     assert told == [(OutageStarted, "completer"), (OutageEnded, "completer")]
 
 
-def test_a_bank_whose_texts_a_model_refuses_keeps_no_other_waiting(url: str, worked: Worked) -> None:
-    """The bank that comes first fails each time; the next one gets its facts nevertheless."""
+def test_a_message_that_a_model_refuses_is_passed_over(url: str, worked: Worked) -> None:
+    """It is found by halves; the messages around it and the next bank get their facts, and nobody asks for ever."""
 
     def answer(prompt: str) -> Any:
-        return RuntimeError("content filter") if "poison" in prompt else {"facts": [fact("The user lives in Bergen.")]}
+        lines = [line for line in prompt.splitlines() if "Bergen" in line]
+        found = [fact("The user lives in Bergen.", int(line[1 : line.index("]")])) for line in lines if line.startswith("[")]
+        return RuntimeError("content filter") if "poison" in prompt else {"facts": found}
+
+    completer = ScriptedCompleter(answer)
+    bank = worked(url, completer, consolidation=False)
+    other = bank.named("bob")
+    bank.retain(["The harbour is loud.", "My neighbour said the word poison.", "We had soup.", MOVED, "It rained."])
+    other.retain(MOVED)
+    flushed(bank)
+    assert [memory.text for each in (bank, other) for memory in extracted(each)] == ["The user lives in Bergen."] * 2
+    asked = len(completer.asked)
+    flushed(bank)
+    assert len(completer.asked) == asked
+
+
+def test_a_model_that_fails_while_a_refused_message_is_looked_for_loses_nothing(url: str, worked: Worked) -> None:
+    """An outage is no refusal, whenever it begins."""
+    state = {"up": True}
+
+    def answer(prompt: str) -> Any:
+        if "poison" in prompt:
+            state["up"] = False
+        if not state["up"]:
+            return RuntimeError("content filter" if "poison" in prompt else "down")
+        return {"facts": [fact("The user lives in Bergen.")]}
 
     bank = worked(url, ScriptedCompleter(answer), consolidation=False)
-    other = bank.named("bob")
     bank.retain("My neighbour said the word poison.")
-    other.retain(MOVED)
+    bank.retain(MOVED)
     assert not bank.flush(until="completed").done
-    assert not bank.flush(until="completed").done
-    assert [memory.text for memory in extracted(other)] == ["The user lives in Bergen."]
+    assert extracted(bank) == []
 
 
 def test_nonsense_is_passed_over(url: str, worked: Worked) -> None:

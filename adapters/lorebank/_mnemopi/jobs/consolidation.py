@@ -24,6 +24,7 @@ from lorebank._mnemopi.jobs.extraction import derived_draft
 from lorebank._mnemopi.jobs.grouping import LEAST, Group, Grouping
 from lorebank._mnemopi.jobs.marks import Job, Kind
 from lorebank._mnemopi.jobs.metering import Metered
+from lorebank._mnemopi.jobs.refusals import unless_refused
 from lorebank._mnemopi.jobs.told import Row, memory, stands, told_rows, unchanged
 from lorebank._mnemopi.jobs.work import Written
 from lorebank._mnemopi.rows import ROLES, Draft
@@ -116,13 +117,15 @@ def _draft(found: Observation) -> Draft:
 
 
 def written(rows: Sequence[Row], completer: Metered) -> str:
-    """What the completer writes of these memories, as far as they say it; extractive where its answer can't be read."""
+    """What the completer writes of these memories, as far as they say it; extractive where it refuses or can't be read."""
     shown = [memory(row) for row in rows]
     count = len(shown)
     try:
         asked = Asked(observation_prompt(shown), SCHEMA, MAX_TOKENS)
-        statements = ask(completer, asked, lambda reply: parse_statements(reply, count))
+        statements = unless_refused(completer, lambda: ask(completer, asked, lambda reply: parse_statements(reply, count)))
     except GarbledError:
+        statements = None
+    if statements is None:
         return extract(rows)
     kept = [each for each in statements if stands(each.text, [rows[number - 1] for number in each.cited])]
     return "\n".join(each.text for each in within(kept, MAX_TOKENS))

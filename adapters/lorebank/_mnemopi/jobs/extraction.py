@@ -7,6 +7,7 @@ fact that says no more than its source is no memory of its own.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +22,7 @@ from lorebank._mnemopi import derived, store
 from lorebank._mnemopi.facts.rules import MAX_VALUE, USER, Fact
 from lorebank._mnemopi.jobs.marks import Job, Kind
 from lorebank._mnemopi.jobs.metering import Metered
+from lorebank._mnemopi.jobs.refusals import unless_refused
 from lorebank._mnemopi.jobs.told import Row, memory, stands, told_rows, unchanged
 from lorebank._mnemopi.jobs.work import Written
 from lorebank._mnemopi.rows import DIGEST_BYTES, Draft, draft, from_ticks, maybe_moment, tags_of
@@ -28,6 +30,7 @@ from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.synthesis import Asked, ask
 from lorebank.errors import GarbledError
 
+logger = logging.getLogger("lorebank")
 MAX_SENT = 4_000
 """Tokens of messages in one request."""
 MAX_TOKENS = 1_024
@@ -64,17 +67,12 @@ class Extraction:
         return Messages([row for row in rows if not rows_of(connection, _WITHOUT, (row["key"],))])
 
     def think(self, material: Messages, completer: Metered | None) -> Messages:
-        """Asks in as few requests as the bound allows. What can't be read, asked twice, is passed over."""
+        """Asks in as few requests as the bound allows. What can't be read, asked twice, is passed over, and so is a message that
+        the completer refuses.
+        """
         if completer is None:
             return material
-        found: list[Extracted] = []
-        for start, end in _parts(material.rows):
-            told = [memory(row) for row in material.rows[start:end]]
-            try:
-                facts = ask(completer, Asked(extraction_prompt(told), SCHEMA, MAX_TOKENS), partial(parse_facts, count=len(told)))
-            except GarbledError:
-                continue
-            found += [replace(each, message=each.message + start) for each in facts]
+        found = [fact for start, end in _parts(material.rows) for fact in _found(completer, material.rows, start, end)]
         return Messages(material.rows, found, completer)
 
     def write(self, connection: Source, job: Job, thought: Messages, now: int) -> Written:
@@ -93,6 +91,23 @@ class Extraction:
         used = thought.used
         told = Told(job.name, len(thought.rows), len(fresh), len(made) - len(kept), used.requests, used.sent, used.received)
         return Written(len(fresh), len(thought.rows), stale, told)
+
+
+def _found(completer: Metered, rows: Sequence[Row], start: int, end: int) -> list[Extracted]:
+    """The facts in some of the messages. A message that the completer refuses is found by halves."""
+    told = [memory(row) for row in rows[start:end]]
+    asked = Asked(extraction_prompt(told), SCHEMA, MAX_TOKENS)
+    try:
+        facts = unless_refused(completer, lambda: ask(completer, asked, partial(parse_facts, count=len(told))))
+    except GarbledError:
+        return []
+    if facts is not None:
+        return [replace(each, message=each.message + start) for each in facts]
+    if end - start == 1:
+        logger.warning("the completer refuses a message: no facts are found in it")
+        return []
+    middle = (start + end) // 2
+    return [*_found(completer, rows, start, middle), *_found(completer, rows, middle, end)]
 
 
 def derived_draft(text: str, writer: Writer, source: Row, told: Sequence[Fact] | None = None) -> Draft:

@@ -133,34 +133,31 @@ def test_an_old_text_told_after_an_update_is_a_new_memory(bank: Bank, call: Call
     assert len(call(bank, "retain", "Ana plays the cello.").stored) == 1
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"content": ""},
-        {"content": 5},
-        {"content": "?!"},
-        {"content": "a" * 65_537},
-        {"importance": 2},
-        {"importance": "high"},
-        {"tags": "abc"},
-        {"tags": [""]},
-        {"metadata": [1]},
-        {"metadata": {"k": object()}},
-        {"metadata": {"k": "\ud800"}},
-        {"content": "good text", "importance": -1},
-    ],
-    ids=lambda fields: repr(fields)[:36],
-)
-def test_a_bad_update_is_refused_and_changes_nothing(
-    near: Bank, call: Caller, told: Told, refused: Refused, fields: dict[str, Any]
-) -> None:
+BAD_UPDATES: list[dict[str, Any]] = [
+    {},
+    {"content": ""},
+    {"content": 5},
+    {"content": "?!"},
+    {"content": "a" * 65_537},
+    {"importance": 2},
+    {"importance": "high"},
+    {"tags": "abc"},
+    {"tags": [""]},
+    {"metadata": [1]},
+    {"metadata": {"k": object()}},
+    {"metadata": {"k": "\ud800"}},
+    {"content": "good text", "importance": -1},
+]
+
+
+def test_a_bad_update_is_refused_and_changes_nothing(near: Bank, call: Caller, told: Told, refused: Refused) -> None:
     """A wrong value is a `UsageError`; the memory stays as it was."""
     [known] = told(near, "Ana plays the cello.", tags=["music"])
     before = call(near, "get", known)
-    with refused():
-        call(near, "update", known, **fields)
-    assert call(near, "get", known) == before
+    for fields in BAD_UPDATES:
+        with refused():
+            call(near, "update", known, **fields)
+        assert call(near, "get", known) == before, fields
 
 
 def test_invalidate_keeps_the_memory_and_names_its_replacement(bank: Bank, call: Caller, told: Told) -> None:

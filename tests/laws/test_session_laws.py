@@ -1,6 +1,6 @@
 """Laws of sessions, whatever hosts, users, processes and servers do; on a file and on a server that misbehaves.
 
-`LOREBANK_SESSION_EXAMPLES` is how many histories are tried on a file (60); a quarter of them on the server.
+`LOREBANK_SESSION_EXAMPLES` is how many histories are tried on a file (40); a quarter of them on the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .session_machine import Kinds, Place, World, talks_of
 from .session_model import KINDS, Line, Talk
 from .session_places import HindsightPlace, MnemopiPlace, lines_of
 
-EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LOREBANK_SESSION_EXAMPLES", "40"))
 FEWER = max(EXAMPLES // 4, 5)
 ASKING = settings(
     deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate], print_blob=True

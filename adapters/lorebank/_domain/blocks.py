@@ -108,6 +108,23 @@ def _clip(text: str, size: int) -> str:
     return text if len(text) <= size else text[: size - len(_CUT)].rstrip() + _CUT
 
 
+def count_blocks(text: str) -> int:
+    """How many blocks of ours a text holds: those that are closed, and an unclosed one that begins as ours do. A tag that is
+    only spoken of is none.
+    """
+    if "<" not in text:
+        return 0
+    found = depth = start = 0
+    for tag in _TAG.finditer(text):
+        if not tag["close"]:
+            start, depth = start if depth else tag.end(), depth + 1
+        elif depth:
+            depth -= 1
+            found += not depth
+    ours = (_PREAMBLE[:20], _MODELS_PREAMBLE[:20], _UNAVAILABLE[:20])
+    return found + bool(depth and text[start:].lstrip().startswith(ours))
+
+
 def strip(text: str) -> str:
     """The text without our blocks, whatever their case or attributes, nested or unclosed. Stripping twice changes nothing.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lorebank import __version__
-from lorebank.cli import audit, mental_models, outbox, sessions, verbs
+from lorebank.cli import audit, cleanup, mental_models, outbox, sessions, verbs
 from lorebank.cli.place import AsJson, Place, errors, explained
 from lorebank.cli.place import Name as Bank
 from lorebank.cli.place import Url as Backend
@@ -23,6 +23,7 @@ app = typer.Typer(
 for verb in (verbs.retain, verbs.recall, verbs.reflect, verbs.stats, verbs.forget, verbs.clear):
     app.command()(verb)
 app.command()(audit.audit)
+app.command()(cleanup.cleanup)
 app.add_typer(mental_models.app, name="models")
 app.add_typer(sessions.app, name="session")
 app.command("last-recall")(sessions.last_recall)

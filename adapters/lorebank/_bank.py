@@ -32,7 +32,7 @@ from lorebank._domain.requests import FlushReport, Kept, ListRequest, ReflectReq
 from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
 from lorebank._domain.toolbook import Offer, ToolName, parse_tools
 from lorebank._editing import admitted_change, check_clear, forgettable, selection
-from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, Reach, parse_offset
+from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, Reach, SessionHandle, parse_offset
 from lorebank._joined import Part, join
 from lorebank._mental_models import MentalModelHandle
 from lorebank._session.home import Home
@@ -115,6 +115,11 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     def outbox(self) -> OutboxHandle:
         """The bank's writes that have not reached the server yet."""
         return OutboxHandle(self._reach)
+
+    @property
+    def sessions(self) -> SessionHandle:
+        """The conversations that are kept with this bank, and what was recalled in them."""
+        return SessionHandle(self._reach)
 
     def session(self, session_id: str, *, tools: Sequence[ToolName] | None = None) -> Session:
         """The session of a conversation: recall before each turn, retain after it. Opening an id twice gives the same live
@@ -260,13 +265,16 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         session: str | None = None,
         document: str | None = None,
         state: Kept = "valid",
+        before: datetime | None = None,
     ) -> tuple[Memory, ...]:
-        """One page of the memories, newest first."""
+        """One page of the memories, newest first; with `before`, of those that were said before that moment."""
         if state not in ("valid", "invalidated", "all"):
             raise UsageError(f"`state` must be valid, invalidated or all; found {state!r}")
         kinds = None if types is None else parse.parse_types(types)
         meant = selection(session=session, document=document, rule=parse_filter(tags, tags_match))
-        request = ListRequest(parse.parse_count(limit, "limit"), parse_offset(offset), kinds, state, meant)
+        zone = self._connections.settings.retain.zone()
+        until = None if before is None else parse.parse_moment(before, "before", zone)
+        request = ListRequest(parse.parse_count(limit, "limit"), parse_offset(offset), kinds, state, meant, until)
         return self.connections.backend.list(self._scope, request)
 
     def update(
@@ -322,10 +330,6 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         registry.forget(self._scope)
         return removal
 
-    def tags(self) -> Mapping[str, int]:
-        """How many memories carry each tag, the most frequent first."""
-        return self.connections.backend.tags(self._scope)
-
     def flush(self, *, timeout: float = 30, until: Literal["accepted", "completed"] = "accepted") -> FlushReport:
         """Waits, at most `timeout` seconds, until background work is done; says what is left."""
         if until not in ("accepted", "completed"):
@@ -340,6 +344,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
             self._connections.close()
 
     consolidate = care.consolidate
+    revalidate = care.revalidate
+    entities = care.entities
+    tags = care.tags
     purge = care.purge
     stats = care.stats
     health = care.health
@@ -362,7 +369,9 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     ainvalidate = twin(invalidate)
     aforget = twin(forget)
     aclear = twin(clear)
-    atags = twin(tags)
+    atags = twin(care.tags)
+    arevalidate = twin(care.revalidate)
+    aentities = twin(care.entities)
     apurge = twin(care.purge)
     astats = twin(care.stats)
     ahealth = twin(care.health)

@@ -1,8 +1,12 @@
-"""Care for a bank: consolidating, purging, counting, checking it. The bodies of `Bank`'s verbs of these names."""
+"""Care for a bank: consolidating, purging, counting, checking, making valid again. The bodies of `Bank`'s verbs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lorebank._connections import Opened
+from lorebank._domain.entities import Entities
+from lorebank._domain.memory import Memory, parse_count, parse_name
 from lorebank._domain.requests import Consolidation, Health, Integrity, Stats
 
 
@@ -13,6 +17,28 @@ def consolidate(self: Opened) -> Consolidation:
     the background, under `operation_id` in `bank.operations`. `UnavailableError` where the completer or the server fails.
     """
     return self.connections.backend.consolidate(self.scope)
+
+
+def revalidate(self: Opened, id: str) -> Memory:
+    """Takes back an invalidation: the memory is recalled again, and nothing replaces it. One that is valid stays as it is; one
+    whose `valid_until` is over stays out of recall. `MissingError` for an unknown id.
+    """
+    return self.connections.backend.revalidate(self.scope, parse_name(id, "id"))
+
+
+def entities(self: Opened, *, limit: int = 50) -> Entities:
+    """The `limit` most frequent names (people, places, products, tickets) in the valid memories, with how many memories have
+    each, and which of them stand together in the same memories.
+
+    A server counts all of its bank. On Mnemopi, and where a scope may read only a part of a server's bank, the newest 2,000
+    memories are counted; `counted` says how many were read.
+    """
+    return self.connections.backend.entities(self.scope, parse_count(limit, "limit"))
+
+
+def tags(self: Opened) -> Mapping[str, int]:
+    """How many memories carry each tag, the most frequent first."""
+    return self.connections.backend.tags(self.scope)
 
 
 def purge(self: Opened) -> str | None:

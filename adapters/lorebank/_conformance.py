@@ -220,6 +220,18 @@ def invalidated(rig: _Rig) -> None:
     _expect(kept == [AISLE], f"kept as invalidated: {kept}")
 
 
+def revalidated(rig: _Rig) -> None:
+    """What is made valid again after it was invalidated is recalled, and nothing replaces it."""
+    bank = rig.told(AISLE, CELLO)
+    memory_id = _only(bank, AISLE).id
+    bank.invalidate(memory_id, replacement=_only(bank, CELLO).id)
+    back = bank.revalidate(memory_id)
+    _expect((back.invalidated_at, back.superseded_by) == (None, None), f"it came back as {back}")
+    rig.settle(bank)
+    _expect(AISLE in _texts(bank.recall("Which seats does Ana prefer?")), "it was not recalled")
+    _expect(not _listed(bank, state="invalidated"), "it is still listed as invalidated")
+
+
 def forgotten(rig: _Rig) -> None:
     """What is forgotten is gone from recalls, lists and by its id; a dry run removes nothing."""
     bank = rig.told(AISLE, CELLO)
@@ -278,8 +290,8 @@ CHECKS: Mapping[str, Callable[[_Rig], None]] = {
     check.__name__: check
     for check in (
         *(found_by_words, as_it_was_told, receipt_for_each, told_twice, unknown_bank, banks_apart, projects_apart, bounds),
-        *(types_narrow, tags_narrow, unknown_id, pages, updated, invalidated, forgotten, cleared, many_threads),
-        *(turn_kept_once, next_session_knows),
+        *(types_narrow, tags_narrow, unknown_id, pages, updated, invalidated, revalidated, forgotten, cleared),
+        *(many_threads, turn_kept_once, next_session_knows),
     )
 }
 

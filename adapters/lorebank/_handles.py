@@ -1,4 +1,4 @@
-"""`bank.documents`, `bank.operations`, `bank.directives` and `bank.outbox`: what a bank keeps beside its memories."""
+"""What a bank keeps beside its memories: `bank.documents`, `.operations`, `.directives`, `.sessions`, `.outbox`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from lorebank._connections import Connections
 from lorebank._domain.memory import parse_count, parse_name, parse_number, parse_text
 from lorebank._domain.operations import Directive, Document, Operation, OperationState
 from lorebank._domain.outbox import STATES, OutboxEntry, OutboxStatus, RowState
-from lorebank._domain.ports import Backend
+from lorebank._domain.ports import Backend, SessionLedger
 from lorebank._domain.scope import Scope, parse_tags
+from lorebank._domain.session import SessionRecord, Trace
 from lorebank._twins import Threads, twin
 from lorebank.errors import MissingError, UsageError
 
@@ -134,6 +135,37 @@ class DirectiveHandle:
     acreate = twin(create)
     aupdate = twin(update)
     adelete = twin(delete)
+
+
+class SessionHandle:
+    """The conversations of one bank, as the ledger has them: counts and traces, never what was said."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+
+    @property
+    def threads(self) -> Threads:
+        return self._reach.threads
+
+    def list(self, *, limit: int = 100, offset: int = 0) -> tuple[SessionRecord, ...]:
+        """One page of the sessions, those with the newest messages first."""
+        page = {"limit": parse_count(limit, "limit"), "offset": parse_offset(offset)}
+        return self._reach.backend.sessions.list(self._reach.scope, **page)
+
+    def traces(self, id: str) -> tuple[Trace, ...]:
+        """How the recalls of a session's last turns went, newest first: as many as `RecallSettings.keep_traces` says; none for
+        an id that is unknown.
+        """
+
+        def kept(ledger: SessionLedger) -> list[Trace | None]:
+            ledger.load()
+            return [Trace.read(body) for body in ledger.traces()]
+
+        found = self._reach.backend.sessions.read(self._reach.scope, parse_name(id, "id"), kept)
+        return tuple(trace for trace in found if trace is not None)
+
+    alist = twin(list, lane="local")
+    atraces = twin(traces, lane="local")
 
 
 class OutboxHandle:

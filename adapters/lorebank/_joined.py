@@ -9,6 +9,7 @@ from functools import partial
 from typing import Literal
 
 from lorebank._connections import Connections
+from lorebank._domain.entities import Entities
 from lorebank._domain.events import Event, Listener, Skipped
 from lorebank._domain.fusion import Answer, fuse
 from lorebank._domain.item import Item
@@ -207,6 +208,12 @@ class JoinedBackend:
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
         return self._first.invalidate(scope, memory_id, replacement)
+
+    def revalidate(self, scope: Scope, memory_id: str) -> Memory:
+        return self._first.revalidate(scope, memory_id)
+
+    def entities(self, scope: Scope, limit: int) -> Entities:
+        return self._first.entities(scope, limit)
 
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
         return self._first.forget(scope, selection, dry_run=dry_run)

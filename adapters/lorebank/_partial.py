@@ -67,7 +67,8 @@ class PartialBackend:
     models, documents, operations, directives = (_port(name) for name in ("models", "documents", "operations", "directives"))
     outbox, sessions, archive = (_port(name) for name in ("outbox", "sessions", "archive"))
     retain, recall, reflect, get, list = (_verb(name) for name in ("retain", "recall", "reflect", "get", "list"))
-    update, invalidate, forget, clear = (_verb(name) for name in ("update", "invalidate", "forget", "clear"))
+    update, invalidate, revalidate = (_verb(name) for name in ("update", "invalidate", "revalidate"))
+    forget, clear, entities = (_verb(name) for name in ("forget", "clear", "entities"))
     purge, consolidate, stats, check, tags = (_verb(name) for name in ("purge", "consolidate", "stats", "check", "tags"))
 
     def refusal(self, verb: str) -> LorebankError:

@@ -14,9 +14,9 @@ from lorebank._domain.memory import TRANSCRIPT, Receipt, Writer
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.requests import FlushReport
 from lorebank._domain.scope import Scope
-from lorebank._domain.session import DocumentWrite
+from lorebank._domain.session import DocumentWrite, SessionRecord
 from lorebank._ledger.session_schema import STEPS
-from lorebank._ledger.sessions import Address, SessionRows
+from lorebank._ledger.sessions import Address, SessionRows, records
 from lorebank.errors import UsageError
 
 T = TypeVar("T")
@@ -54,6 +54,10 @@ class SessionFile:
         """Nothing waits here."""
         del scope, session, timeout
         return FlushReport()
+
+    def list(self, scope: Scope, *, limit: int, offset: int) -> tuple[SessionRecord, ...]:
+        with self._database.direct() as connection:
+            return records(connection, "", scope.bank, ",".join(scope.stamp), limit=limit, offset=offset)
 
     def close(self) -> None:
         """Closes the file; for the backend's own `close`."""

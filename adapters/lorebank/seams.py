@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lorebank._domain.archive import Archived, Dump, Entry, FormerText, Loaded, ModelEntry, Rejection
     from lorebank._domain.blocks import ahead_of, fence, render_memories, render_mental_models, shown_memories, strip
     from lorebank._domain.cursor import Claim, Known
+    from lorebank._domain.entities import Entities, Entity, Together
     from lorebank._domain.events import (
         BankPrepared,
         Consolidated,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
         Stats,
     )
     from lorebank._domain.scope import Scope, scope_by_bank, scope_by_tag
-    from lorebank._domain.session import MATRIX, Choices, DocumentWrite, History, Mode, Permits, Progress, Stored
+    from lorebank._domain.session import MATRIX, Choices, DocumentWrite, History, Mode, Permits, Progress, SessionRecord, Stored
     from lorebank._domain.toolbook import (
         DEFAULT_TOOLS,
         TOOLBOOK,
@@ -121,6 +122,8 @@ __all__ = [
     "Dump",
     "EditArguments",
     "Embedder",
+    "Entities",
+    "Entity",
     "Entry",
     "Event",
     "Extracted",
@@ -179,12 +182,14 @@ __all__ = [
     "Selection",
     "SessionFile",
     "SessionLedger",
+    "SessionRecord",
     "SessionUnreadable",
     "Sessions",
     "Skipped",
     "Stats",
     "Stored",
     "Threads",
+    "Together",
     "ToolCall",
     "ToolFailure",
     "ToolName",
@@ -250,6 +255,7 @@ _HOMES = {
         "Claim",
         "Known",
     ),
+    "_domain.entities": ("Entities", "Entity", "Together"),
     "_domain.events": (
         "BankPrepared",
         "Consolidated",
@@ -342,6 +348,7 @@ _HOMES = {
         "Mode",
         "Permits",
         "Progress",
+        "SessionRecord",
         "Stored",
     ),
     "_domain.toolbook": (

@@ -11,12 +11,22 @@ import langchain_lorebank
 import llamaindex_lorebank
 import lorebank
 from lorebank import Bank, Session, seams, testing
-from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle
+from lorebank._handles import DirectiveHandle, DocumentHandle, OperationHandle, OutboxHandle, SessionHandle
 from lorebank._mental_models import MentalModelHandle
 from lorebank.seams import MemoryTools
 
 DOORS = [lorebank, seams, testing, langchain_lorebank, llamaindex_lorebank]
-HANDLES = [Bank, MentalModelHandle, DocumentHandle, OperationHandle, DirectiveHandle, OutboxHandle, MemoryTools, Session]
+HANDLES = [
+    Bank,
+    MentalModelHandle,
+    DocumentHandle,
+    OperationHandle,
+    DirectiveHandle,
+    OutboxHandle,
+    SessionHandle,
+    MemoryTools,
+    Session,
+]
 NOT_VERBS = {
     *("joined", "named", "threads", "connections", "mental_models", "shared", "scope", "backend", "name", "session"),
     *("after_fork", "alias", "change", "forgotten", "missed", "refusal", "skip_next"),  # a session's own, without I/O

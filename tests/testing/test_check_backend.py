@@ -127,6 +127,13 @@ class Stubborn(MnemopiBackend):
         return Removal(())
 
 
+class Stiff(MnemopiBackend):
+    """What is no longer true stays so."""
+
+    def revalidate(self, scope: Scope, memory_id: str) -> Memory:
+        return self.get(scope, memory_id)
+
+
 class Rash(MnemopiBackend):
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
         return super().forget(scope, selection, dry_run=False)
@@ -173,6 +180,7 @@ BREAKERS: dict[str, type[MnemopiBackend]] = {
     "pages": Unpaged,
     "updated": Stubborn,
     "invalidated": Stubborn,
+    "revalidated": Stiff,
     "forgotten": Stubborn,
     "cleared": Stubborn,
     "many_threads": Dropping,

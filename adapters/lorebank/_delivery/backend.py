@@ -13,6 +13,7 @@ from lorebank._delivery.drafts import draft
 from lorebank._delivery.removal import Removing
 from lorebank._delivery.sender import Sender
 from lorebank._delivery.sessions import QueuedSessions
+from lorebank._domain.entities import Entities
 from lorebank._domain.events import Event, LedgerMoved, Listener
 from lorebank._domain.item import Item
 from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal, Writer
@@ -111,6 +112,12 @@ class OutboxBackend(Forkable):
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
         return self.server.invalidate(scope, memory_id, replacement)
+
+    def revalidate(self, scope: Scope, memory_id: str) -> Memory:
+        return self.server.revalidate(scope, memory_id)
+
+    def entities(self, scope: Scope, limit: int) -> Entities:
+        return self.server.entities(scope, limit)
 
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
         return self._removing.forget(scope, selection, dry_run=dry_run)

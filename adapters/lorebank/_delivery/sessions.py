@@ -16,11 +16,11 @@ from lorebank._domain.memory import Outcome, Receipt
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.requests import FlushReport
 from lorebank._domain.scope import Scope
-from lorebank._domain.session import DocumentWrite
+from lorebank._domain.session import DocumentWrite, SessionRecord
 from lorebank._domain.settings import RetainSettings
 from lorebank._domain.transcripts import packed
 from lorebank._ledger.ledger import Ledger, left_of, route_state
-from lorebank._ledger.sessions import Address, SessionRows
+from lorebank._ledger.sessions import Address, SessionRows, records
 from lorebank._ledger.values import Route
 from lorebank._ledger.writing import enqueue, release_session, supersede
 
@@ -57,6 +57,12 @@ class QueuedSessions:
         state = self._ledger.read(lambda c: route_state(c, self._route))
         down = state is not None and state.failures and state.rest_until > time.time()
         return self._report(self._sender.drain(count, time.monotonic() + (0.0 if down else timeout)))
+
+    def list(self, scope: Scope, *, limit: int, offset: int) -> tuple[SessionRecord, ...]:
+        if not self._ledger.exists:
+            return ()
+        place = self._route.url, scope.bank, ",".join(scope.stamp)
+        return self._ledger.direct(lambda c: records(c, *place, limit=limit, offset=offset), write=False)
 
     def _address(self, scope: Scope, session: str) -> Address:
         return Address(self._route.url, scope.bank, ",".join(scope.stamp), session)

@@ -55,13 +55,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """One page of a bank, newest first."""
+    """One page of a bank, newest first; with `before`, of what was said before that moment."""
 
     limit: int
     offset: int = 0
     types: tuple[MemoryType, ...] | None = None
     kept: Kept = "valid"
     selection: Selection = field(default_factory=Selection)
+    before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,20 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """What is kept of a session, without its content: its mode, how many user turns and messages it has, how many traces of
+    recalls, when its newest message was seen.
+    """
+
+    id: str
+    mode: Mode
+    turns: int = 0
+    messages: int = 0
+    traces: int = 0
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentWrite:
     """What becomes of one document: the new messages, and all that a server is sent with them (`whole`). With `rewritten`
     what the document held before is out of date. `superseding` takes the place of a write that is still held.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from lorebank._faults import banks, directives, documents, memories, mental_models, operations, recalling, retaining
+from lorebank._faults import banks, directives, documents, memories, mental_models, naming, operations, recalling, retaining
 from lorebank._faults.call import Call
 from lorebank._faults.checks import Checks
 from lorebank._faults.state import Banks
@@ -53,7 +53,7 @@ REFLECT = (
     " response_schema tags tags_match tag_groups apply_all_directives fact_types exclude_mental_models exclude_mental_model_ids"
 )
 MEMORY = "text context occurred_start occurred_end mentioned_at fact_type entities resolve_entities state reason"
-LISTING = "type q document_id entity_id state tags tags_match limit offset"
+LISTING = "type q document_id entity_id state tags tags_match time_field end_date limit offset"
 ROUTES = (
     _route("GET", "/health", banks.health),
     _route("GET", "/health/ready", banks.health),
@@ -88,8 +88,9 @@ ROUTES = (
     _route("POST", f"{B}/operations/{{id}}/retry", operations.retry, body="", optional=True),
     _route("DELETE", f"{B}/operations/{{id}}/delete", operations.delete),
     _route("GET", f"{B}/tags", memories.list_tags, query="q limit offset"),
-    _route("GET", f"{B}/entities", memories.list_entities, query="limit offset"),
-    _route("GET", f"{B}/entities/{{id}}", memories.get_entity),
+    _route("GET", f"{B}/entities", naming.list_entities, query="limit offset"),
+    _route("GET", f"{B}/entities/graph", naming.graph, query="limit min_count"),
+    _route("GET", f"{B}/entities/{{id}}", naming.get_entity),
     _route("GET", f"{B}/mental-models", mental_models.list_, query=f"detail {TAGGED}"),
     _route("POST", f"{B}/mental-models", mental_models.create, body=mental_models.CREATE),
     _route("GET", f"{B}/mental-models/{{id}}", mental_models.get, query="detail"),

@@ -1,4 +1,4 @@
-"""Single memories and lists of them: shown, edited, invalidated, cleared; tags and entities counted."""
+"""Single memories and lists of them: shown, edited, invalidated, cleared; tags counted."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from lorebank._faults.call import Call
 from lorebank._faults.checks import Checks, a_uuid
 from lorebank._faults.observing import drop_observations, forget_facts
 from lorebank._faults.operations import after_retain
-from lorebank._faults.shapes import iso, listed_fact, shown_fact
+from lorebank._faults.shapes import listed_fact, shown_fact
 from lorebank._faults.state import Banks
 from lorebank._faults.tags import fits, wildcard
 from lorebank._faults.text import moment, words
 from lorebank._faults.values import Bank, Fact
 from lorebank._faults.wire import RefusalError
 
-__all__ = ["change", "clear", "get", "get_entity", "list_", "list_entities", "list_tags"]
+__all__ = ["change", "clear", "get", "list_", "list_tags"]
 
 EDITS = ("text", "context", "occurred_start", "occurred_end", "mentioned_at", "fact_type", "entities")
 
 
 def list_(banks: Banks, call: Call) -> dict[str, Any]:
-    """Newest first, by type, text, tags, document, entity and state."""
+    """Newest first, by type, text, tags, document, entity, state and when it was said."""
     checks = Checks()
     page = call.page(checks)
     tags, mode = call.tags(checks)
@@ -37,6 +37,8 @@ def list_(banks: Banks, call: Call) -> dict[str, Any]:
     facts = [
         fact for fact in bank.facts.values() if fact.state == state and _listed(bank, fact, call) and fits(fact.tags, tags, mode)
     ]
+    if call.first("time_field") == "mentioned_at" and (end := call.first("end_date")) is not None:
+        facts = [fact for fact in facts if fact.mentioned_at is not None and fact.mentioned_at < moment(end)]
     facts.reverse()
     facts.sort(key=lambda fact: fact.mentioned_at.timestamp() if fact.mentioned_at else 0.0, reverse=True)
     return page.around([listed_fact(bank, fact) for fact in page.of(facts)], len(facts))
@@ -88,25 +90,6 @@ def list_tags(banks: Banks, call: Call) -> dict[str, Any]:
     counts = Counter(tag for fact in bank.facts.values() if fact.state == "valid" for tag in fact.tags)
     listed = [{"tag": tag, "count": count} for tag, count in counts.most_common() if wildcard(tag, call.first("q"))]
     return page.around(page.of(listed), len(listed))
-
-
-def list_entities(banks: Banks, call: Call) -> dict[str, Any]:
-    """Entities, the most mentioned first."""
-    checks = Checks()
-    page = call.page(checks)
-    checks.done()
-    bank = banks.known(call.bank)
-    listed = sorted(_entities(bank).values(), key=lambda each: -each["mention_count"])
-    return page.around(page.of(listed), len(listed))
-
-
-def get_entity(banks: Banks, call: Call) -> dict[str, Any]:
-    """One entity."""
-    entity_id = a_uuid(call.id, "entity_id")
-    entity = _entities(banks.known(call.bank)).get(entity_id)
-    if entity is None:
-        raise RefusalError(404, f"Entity {entity_id} not found")
-    return {**entity, "observations": []}
 
 
 def _listed(bank: Bank, fact: Fact, call: Call) -> bool:
@@ -173,26 +156,3 @@ def _cleared(bank: Bank, kind: str | None) -> int:
             each.clear()
     forget_facts(bank, gone)
     return len(gone)
-
-
-def _entities(bank: Bank) -> dict[str, dict[str, Any]]:
-    """Entities by their id; those that no valid memory mentions are left out."""
-    facts: dict[str, list[Fact]] = {}
-    for fact in bank.facts.values():
-        for name in fact.entities if fact.state == "valid" and fact.type != "observation" else ():
-            facts.setdefault(name, []).append(fact)
-    return {
-        bank.entities[name]: _entity(bank.entities[name], name, found) for name, found in facts.items() if name in bank.entities
-    }
-
-
-def _entity(entity_id: str, name: str, facts: list[Fact]) -> dict[str, Any]:
-    times = [moment for fact in facts if (moment := fact.start or fact.mentioned_at)]
-    return {
-        "id": entity_id,
-        "canonical_name": name,
-        "mention_count": len(facts),
-        "first_seen": iso(min(times, default=None)),
-        "last_seen": iso(max(times, default=None)),
-        "metadata": {},
-    }

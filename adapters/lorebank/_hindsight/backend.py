@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
+from lorebank._domain.entities import Entities
 from lorebank._domain.events import Listener
 from lorebank._domain.memory import Memory, RecallResult, Reflection, Removal
 from lorebank._domain.operations import Operation
@@ -24,7 +25,7 @@ from lorebank._domain.requests import (
 )
 from lorebank._domain.scope import Scope, Scoping, scope_by_tag
 from lorebank._domain.settings import ConnectionSettings, RetainSettings
-from lorebank._hindsight import asking, documents, editing, memories, recall, removal, upkeep
+from lorebank._hindsight import asking, documents, editing, memories, naming, recall, removal, upkeep
 from lorebank._hindsight.answers import Banks, Paper, Retained
 from lorebank._hindsight.archive import BankArchive
 from lorebank._hindsight.missions import Bootstrap, MissionBook
@@ -100,6 +101,12 @@ class HindsightBackend:
 
     def invalidate(self, scope: Scope, memory_id: str, replacement: str | None) -> Memory:
         return editing.invalidate(self._server, scope, memory_id, replacement)
+
+    def revalidate(self, scope: Scope, memory_id: str) -> Memory:
+        return editing.revalidate(self._server, scope, memory_id)
+
+    def entities(self, scope: Scope, limit: int) -> Entities:
+        return naming.entities(self._server, scope, limit)
 
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
         return removal.forget(self._server, scope, selection, dry_run=dry_run)

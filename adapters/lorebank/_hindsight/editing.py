@@ -72,6 +72,15 @@ def withdraw(server: Server, found: Found, replacement: str | None) -> Unit:
     return server.change(Unit, "PATCH", place, {"state": "invalidated", "reason": reason})
 
 
+def revalidate(server: Server, scope: Scope, memory_id: str) -> Memory:
+    """Makes an invalidated memory valid again; one that is valid stays as it is."""
+    found = find(server, scope, memory_id, scope.reads)
+    if found.unit.kept:
+        return found.memory()
+    server.change(Unit, "PATCH", (found.bank, "memories", memory_id), {"state": "valid"})
+    return Found(found.bank, server.read(Unit, found.bank, "memories", memory_id)).memory()
+
+
 def revive(server: Server, bank: str, documents: Sequence[str], before: datetime) -> None:
     """Statements that were invalidated and then, after `before`, told again are valid again. The server itself leaves the
     facts of a text that it knows as they are. Documents that callers name are theirs to keep.

@@ -88,6 +88,8 @@ def streams(server: Server, bank: str, request: ListRequest, size: int) -> list[
         query["document_id"] = selection.document
     if selection.tags:
         query |= {"tags": list(selection.tags), "tags_match": "all_strict"}
+    if request.before is not None:
+        query |= {"time_field": "mentioned_at", "end_date": request.before.isoformat()}
     narrow = selection.rule is None and selection.session is None and selection.document is None
     return [_stream(server, bank, {**query, "state": state}, size if narrow else PAGE) for state in STATES[request.kept]]
 
@@ -99,8 +101,9 @@ def _stream(server: Server, bank: str, query: Mapping[str, object], size: int) -
 
 def fits(scope: Scope, request: ListRequest, unit: Unit) -> bool:
     """Whether scope and caller want this memory; the server's own narrowing is never relied upon."""
-    types = request.types
-    return unit.known and (types is None or unit.type in types) and chosen(scope, request.selection, unit)
+    types, before = request.types, request.before
+    early = before is None or (unit.mentioned_at is not None and unit.mentioned_at < before)
+    return unit.known and early and (types is None or unit.type in types) and chosen(scope, request.selection, unit)
 
 
 def chosen(scope: Scope, selection: Selection, unit: Unit) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 from lorebank._database.driver import Source, rows_of, run, run_many
 from lorebank._domain.cursor import SHORT, Claim, Known
 from lorebank._domain.memory import Receipt
-from lorebank._domain.session import Choices, DocumentWrite, Progress, Stored, read_choices
+from lorebank._domain.session import UNREADABLE, Choices, DocumentWrite, Progress, SessionRecord, Stored, read_choices
 from lorebank._ledger.session_schema import ADDRESS, PROGRESS, SESSION, named
 
 CHUNK = 512
@@ -123,7 +124,28 @@ class SessionRows:
         found = rows_of(self._source, "SELECT body FROM traces WHERE session = ? ORDER BY number DESC LIMIT 1", (self._number,))
         return str(found[0][0]) if found else None
 
+    def traces(self) -> list[str]:
+        """All that are kept, newest first."""
+        found = rows_of(self._source, "SELECT body FROM traces WHERE session = ? ORDER BY number DESC", (self._number,))
+        return [str(row[0]) for row in found]
 
+
+def records(source: Source, place: str, bank: str, label: str, *, limit: int, offset: int) -> tuple[SessionRecord, ...]:
+    """One page of a bank's sessions, those with the newest messages first; what can't be read counts as ignored."""
+    rows = rows_of(source, _RECORDS, (place, bank, label, limit, offset))
+    return tuple(_record(*row) for row in rows)
+
+
+def _record(id: str, choices: str, turns: int, messages: int, kept: int, seen: float | None) -> SessionRecord:
+    mode = (read_choices(choices) or UNREADABLE).mode
+    return SessionRecord(id, mode, turns, messages, kept, None if seen is None else datetime.fromtimestamp(seen, UTC))
+
+
+_RECORDS = """SELECT s.id, s.choices, s.turns, s.messages, (SELECT count(*) FROM traces t WHERE t.session = s.number),
+              (SELECT max(c.seen) FROM cursors c WHERE c.session = s.number) AS latest
+              FROM sessions s WHERE s.place = ? AND s.bank = ? AND s.label = ?
+              ORDER BY coalesce((SELECT max(c.seen) FROM cursors c WHERE c.session = s.number), 0) DESC, s.number DESC
+              LIMIT ? OFFSET ?"""
 _FORGET = """DELETE FROM traces WHERE session IN
              (SELECT number FROM sessions WHERE place = ? AND bank = ? AND (CAST(? AS text) IS NULL OR id = ?))"""
 

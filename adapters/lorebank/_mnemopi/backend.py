@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from lorebank._database.driver import Source
 from lorebank._database.engine import Database, DatabaseSettings
 from lorebank._database.migrations import migrate
+from lorebank._domain.entities import Entities, counted
 from lorebank._domain.events import Listener
 from lorebank._domain.item import Item
 from lorebank._domain.memory import (
@@ -188,6 +189,17 @@ class MnemopiBackend:
             changed, gone = edits.invalidate(connection, scope, memory_id, replacement, self._now())
             self.models.touched(connection, scope, [memory_id, *gone])
             return changed
+
+    def revalidate(self, scope: Scope, memory_id: str) -> Memory:
+        with self.database.write() as connection:
+            changed = edits.revalidate(connection, scope, memory_id, self._now())
+        self._written(changed.bank or scope.bank)
+        return changed
+
+    def entities(self, scope: Scope, limit: int) -> Entities:
+        """Over the newest memories, since no index of names is kept."""
+        with self.database.read() as connection:
+            return counted(edits.names(connection, scope, self._now()), limit)
 
     def forget(self, scope: Scope, selection: Selection, *, dry_run: bool) -> Removal:
         if dry_run:

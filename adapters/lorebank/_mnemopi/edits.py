@@ -9,15 +9,18 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, false, or_, select, update
 
+from lorebank._domain.entities import NEWEST
 from lorebank._domain.item import Item
 from lorebank._domain.memory import TRANSCRIPT, Memory
 from lorebank._domain.requests import Change, ListRequest, Selection
 from lorebank._domain.scope import Scope
 from lorebank._mnemopi import derived
 from lorebank._mnemopi.derived import Chosen, derived_from
+from lorebank._mnemopi.entities import entities_of
 from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.facts.rules import facts_of
-from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory
+from lorebank._mnemopi.jobs.marks import redo
+from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION, banks, memories
 from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.search.traits import TIMED
@@ -57,6 +60,8 @@ def page(connection: Connection, scope: Scope, request: ListRequest, now: int) -
         .where(banks.c.name.in_(scope.searched), _kept(request, now), _matching(request.selection))
         .order_by(memories.c.mentioned_at.desc(), memories.c.key.desc())
     )
+    if request.before is not None:
+        query = query.where(memories.c.mentioned_at < to_ticks(request.before))
     if request.types is not None:
         query = query.where(memories.c.type.in_(request.types))
     found: list[dict[str, Any]] = []
@@ -158,6 +163,30 @@ def invalidate(
     gone = derived.drop(connection, [row["key"]], now)
     facts.settle(connection, row["bank"], facts.slots_of(connection, row["bank"], [row["key"]]), now)
     return get(connection, scope, memory_id), gone
+
+
+def revalidate(connection: Connection, scope: Scope, memory_id: str, now: int) -> Memory:
+    """Brings an invalidated memory back into recall; one that is valid stays as it is. What was derived from it comes anew."""
+    row = fetch(connection, scope, memory_id, scope.reads)
+    if row["invalidated_at"] is not None:
+        values = {"invalidated_at": None, "superseded_by": None}
+        connection.execute(update(memories).where(memories.c.key == row["key"], memories.c.bank == row["bank"]).values(values))
+        redo(connection, [row["key"]])
+        facts.settle(connection, row["bank"], facts.slots_of(connection, row["bank"], [row["key"]]), now)
+    return get(connection, scope, memory_id)
+
+
+def names(connection: Connection, scope: Scope, now: int) -> list[tuple[str, ...]]:
+    """The names in each of the newest valid memories that the scope may read; observations, which repeat others, aside."""
+    query = (
+        select(memories.c.content, memories.c.entities, memories.c.tags)
+        .join(banks, banks.c.number == memories.c.bank)
+        .where(banks.c.name.in_(scope.searched), _kept(ListRequest(1), now), memories.c.type != OBSERVATION)
+        .order_by(memories.c.mentioned_at.desc(), memories.c.key.desc())
+        .limit(NEWEST)
+    )
+    rows = [row for row in connection.execute(query).all() if scope.admits(tags_of(row.tags))]
+    return [(*tags_of(row.entities), *entities_of(row.content)) for row in rows]
 
 
 def choose(connection: Connection, scope: Scope, selection: Selection) -> list[Chosen]:

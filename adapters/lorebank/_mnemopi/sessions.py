@@ -14,8 +14,8 @@ from lorebank._domain.memory import TRANSCRIPT, Receipt
 from lorebank._domain.ports import SessionLedger
 from lorebank._domain.requests import FlushReport
 from lorebank._domain.scope import Scope
-from lorebank._domain.session import DocumentWrite
-from lorebank._ledger.sessions import Address, SessionRows
+from lorebank._domain.session import DocumentWrite, SessionRecord
+from lorebank._ledger.sessions import Address, SessionRows, records
 from lorebank._mnemopi import derived, store
 from lorebank._mnemopi.models import ModelStore
 from lorebank._mnemopi.rows import draft, to_ticks
@@ -51,6 +51,10 @@ class StoredSessions:
         """Nothing waits here: messages are memories at once."""
         del scope, session, timeout
         return FlushReport()
+
+    def list(self, scope: Scope, *, limit: int, offset: int) -> tuple[SessionRecord, ...]:
+        with self.database.direct() as connection:
+            return records(connection, "", scope.bank, "", limit=limit, offset=offset)
 
 
 def _address(scope: Scope, session: str) -> Address:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lorebank import __version__
-from lorebank.cli import audit, cleanup, mental_models, outbox, sessions, verbs
+from lorebank.cli import audit, cleanup, inspect, mental_models, outbox, sessions, verbs
 from lorebank.cli.place import AsJson, Place, errors, explained
 from lorebank.cli.place import Name as Bank
 from lorebank.cli.place import Url as Backend
@@ -28,6 +28,7 @@ app.add_typer(mental_models.app, name="models")
 app.add_typer(sessions.app, name="session")
 app.command("last-recall")(sessions.last_recall)
 app.add_typer(outbox.app, name="outbox")
+app.command()(inspect.inspect)
 
 Database = Annotated[
     Path | None, typer.Option("--database", help="Keep the memories in this file; default: a file that vanishes afterwards.")

@@ -28,7 +28,7 @@ from lorebank._domain.memory import (
     UpdateMode,
     Writer,
 )
-from lorebank._domain.requests import FlushReport, Kept, ListRequest, ReflectRequest
+from lorebank._domain.requests import Kept, ListRequest, ReflectRequest
 from lorebank._domain.scope import Scope, Scoping, TagRule, TagsMatch, parse_bank_id, parse_filter, parse_tag_groups
 from lorebank._domain.toolbook import Offer, ToolName, parse_tools
 from lorebank._editing import admitted_change, check_clear, forgettable, selection
@@ -330,13 +330,6 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
         registry.forget(self._scope)
         return removal
 
-    def flush(self, *, timeout: float = 30, until: Literal["accepted", "completed"] = "accepted") -> FlushReport:
-        """Waits, at most `timeout` seconds, until background work is done; says what is left."""
-        if until not in ("accepted", "completed"):
-            raise UsageError(f"`until` must be accepted or completed; found {until!r}")
-        seconds = parse.parse_number(timeout, "timeout", 0, 86_400)
-        return self.connections.backend.flush(timeout=seconds, until=until)
-
     def close(self) -> None:
         """Closes the bank; the bank that `open_bank` gave also closes the connections. Closing twice is harmless."""
         self._closed = True
@@ -347,6 +340,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     revalidate = care.revalidate
     entities = care.entities
     tags = care.tags
+    flush = care.flush
     purge = care.purge
     stats = care.stats
     health = care.health
@@ -376,7 +370,7 @@ class Bank(AbstractContextManager["Bank", None], AbstractAsyncContextManager["Ba
     astats = twin(care.stats)
     ahealth = twin(care.health)
     acheck = twin(care.check)
-    aflush = twin(flush, lane="flush")
+    aflush = twin(care.flush, lane="flush")
 
     async def aclose(self) -> None:
         """Awaitable form of `close`."""

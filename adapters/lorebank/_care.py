@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from lorebank._connections import Opened
 from lorebank._domain.entities import Entities
-from lorebank._domain.memory import Memory, parse_count, parse_name
-from lorebank._domain.requests import Consolidation, Health, Integrity, Stats
+from lorebank._domain.memory import Memory, parse_count, parse_name, parse_number
+from lorebank._domain.requests import Consolidation, FlushReport, Health, Integrity, Stats
+from lorebank.errors import UsageError
 
 
 def consolidate(self: Opened) -> Consolidation:
@@ -39,6 +41,14 @@ def entities(self: Opened, *, limit: int = 50) -> Entities:
 def tags(self: Opened) -> Mapping[str, int]:
     """How many memories carry each tag, the most frequent first."""
     return self.connections.backend.tags(self.scope)
+
+
+def flush(self: Opened, *, timeout: float = 30, until: Literal["accepted", "completed"] = "accepted") -> FlushReport:
+    """Waits, at most `timeout` seconds, until background work is done; says what is left."""
+    if until not in ("accepted", "completed"):
+        raise UsageError(f"`until` must be accepted or completed; found {until!r}")
+    seconds = parse_number(timeout, "timeout", 0, 86_400)
+    return self.connections.backend.flush(timeout=seconds, until=until)
 
 
 def purge(self: Opened) -> str | None:

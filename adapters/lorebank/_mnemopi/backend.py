@@ -193,7 +193,7 @@ class MnemopiBackend:
     def revalidate(self, scope: Scope, memory_id: str) -> Memory:
         with self.database.write() as connection:
             changed = edits.revalidate(connection, scope, memory_id, self._now())
-        self._written(changed.bank or scope.bank)
+        self._written(changed.bank or scope.bank, 1)
         return changed
 
     def entities(self, scope: Scope, limit: int) -> Entities:

@@ -71,6 +71,12 @@ def notebooks(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def site(session: nox.Session) -> None:
+    """The documentation, into `site/`; the tests build it, too."""
+    python(session, "mkdocs", "build", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session(default=False)
 def coverage(session: nox.Session) -> None:
     """The tests with branch coverage."""
     python(session, "coverage", "run", "-m", "pytest", "-q")

@@ -19,7 +19,13 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [
     README,
-    *(ROOT / "docs" / f"{name}.md" for name in ("sessions", "langchain", "llamaindex", "mnemopi", "export", "audit")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in (
+            *("index", "concepts", "backends", "scoping", "operations", "security"),
+            *("sessions", "langchain", "llamaindex", "mnemopi", "export", "audit"),
+        )
+    ),
 ]
 PYTHON = [example for example in find_examples(*PAGES) if example.prefix == "python"]
 
@@ -85,11 +91,12 @@ def said_by(agent: Any) -> str:
     return asyncio.run(run())
 
 
-def test_there_are_fifteen_fences() -> None:
+def test_there_are_twenty_two_fences() -> None:
     """Both frameworks and a session by hand, here and in pages of their own; tags, no framework, a memory server, two exports,
-    an audit, what changes, and two of what is made of memories.
+    an audit, what changes, two of what is made of memories, two of scoping, and one each of the start, concepts, backends,
+    operations and security.
     """
-    assert len(PYTHON) == 15
+    assert len(PYTHON) == 22
 
 
 def test_each_command_is_one_line_and_ends_in_what_it_runs() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tarfile
 from collections.abc import Mapping
+from pathlib import Path
 
 import nox
 
@@ -28,7 +32,7 @@ TESTING = (
     "pytest-timeout",
     "pytest-xdist",
 )
-nox.options.sessions = ["lint", "types", "tests", "floor"]
+nox.options.sessions = ["lint", "types", "tests", "browser", "floor"]
 
 
 def python(session: nox.Session, *arguments: str, env: Mapping[str, str] | None = None) -> None:
@@ -53,8 +57,35 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole test suite, on all cores."""
-    python(session, "pytest", "-q", "-n", "auto", *session.posargs)
+    """The whole test suite but the browser's, on all cores."""
+    python(session, "pytest", "-q", "-n", "auto", "--ignore", "tests/browser", *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The inspector in a real Chromium, with axe-core's rules; `LOREBANK_PICTURES` names a folder for screenshots.
+
+    `LOREBANK_CHROMIUM`, `LOREBANK_CHROMEDRIVER` and `LOREBANK_AXE` name what is to be used. What is not named, and not on the
+    path, comes from Debian's packages (as root) and from npm.
+    """
+    chosen = {"LOREBANK_CHROMIUM": "chromium", "LOREBANK_CHROMEDRIVER": "chromedriver"}
+    found = {name: os.environ.get(name) or shutil.which(command) for name, command in chosen.items()}
+    axe = os.environ.get("LOREBANK_AXE")
+    lacking = [] if all(found.values()) else ["chromium", "chromium-driver"]
+    lacking += [] if axe or shutil.which("npm") else ["npm"]
+    if lacking:
+        if shutil.which("apt-get") is None or os.geteuid() != 0:
+            session.skip(f"needs {', '.join(lacking)}: install them, or name Chromium, its driver and axe-core (LOREBANK_...)")
+        session.run("apt-get", "update", "-qq", external=True)
+        session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *lacking, external=True, silent=True)
+    if axe is None:
+        folder = session.create_tmp()
+        session.run("npm", "pack", "axe-core@4", "--silent", "--pack-destination", folder, external=True)
+        with tarfile.open(max(Path(folder).glob("axe-core-4*.tgz"))) as package:
+            package.extract("package/axe.min.js", folder, filter="data")
+        axe = str(Path(folder, "package", "axe.min.js").absolute())
+    env = {"LOREBANK_AXE": axe, **{name: found[name] or f"/usr/bin/{command}" for name, command in chosen.items()}}
+    python(session, "pytest", "-q", "tests/browser", *session.posargs, env=env)
 
 
 @nox.session(venv_backend="venv")

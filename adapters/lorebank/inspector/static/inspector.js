@@ -7,7 +7,8 @@
   const named = document.getElementById(location.hash.slice(1));
   if (named) {
     const control = named.nextElementSibling && named.nextElementSibling.querySelector("textarea, button");
-    if (control) control.focus({ preventScroll: true });
+    // once the browser itself has gone to the place, which takes the focus away
+    if (control) addEventListener("load", () => setTimeout(() => control.focus({ preventScroll: true })));
   } else if (news) {
     news.tabIndex = -1;
     news.focus();

@@ -8,7 +8,7 @@ from lorebank.inspector.rendering import share, visible
 
 from .conftest import Visitor
 
-EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7 }}"
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{ 7*7919 }}"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_memory_is_no_markup(local: Visitor, page: str) -> None:
     assert found.status_code == 200
     assert "<script>alert" not in found.text
     assert "<img" not in found.text
-    assert "49" not in found.text.split("<main")[1].split(known)[0]
+    assert "55433" not in found.text
 
 
 def test_a_query_is_no_markup(local: Visitor) -> None:

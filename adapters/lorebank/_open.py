@@ -23,6 +23,7 @@ from lorebank._domain.settings import (
     RetainSettings,
 )
 from lorebank._project import project_label
+from lorebank._spans import spanned
 from lorebank.errors import UnsupportedError, UsageError
 
 Given = Mapping[str, Any] | None
@@ -83,7 +84,7 @@ def open_bank(
         MentalModelSettings.parse(mental_models),
         MnemopiSettings.parse(mnemopi),
     )
-    found = off() if silent else backend or find_backend(url, settings, ledger, completer, embedder)
+    found = off() if silent else spanned(backend or find_backend(url, settings, ledger, completer, embedder))
     connections = Connections(found, settings, (on_event,) if on_event else (), on_failure)
     home = None if shared is None else parse_bank_id(shared, "shared")
     return Bank(connections, parse_bank_id(bank), scoping=chosen, label=label, shared=home)

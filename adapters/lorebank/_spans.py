@@ -1,5 +1,5 @@
-"""OpenTelemetry spans of what a backend is asked, in applications that trace: which verb, which bank, how many, how it ended. Never
-content.
+"""OpenTelemetry spans of what a backend is asked, in applications that trace: which verb, which bank, how many, how it ended.
+Never content.
 
 An application traces when it has set a tracer provider before it opens its bank. Where it has not, nothing is imported and
 nothing is in the way.

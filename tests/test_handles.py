@@ -142,7 +142,8 @@ def test_mnemopis_outbox_is_empty(bank: Bank, call: Caller) -> None:
     bank.retain("Ana sings.")
     assert call(bank.outbox, "status") == call(bank.outbox, "status", everything=True) == OutboxStatus({})
     assert (call(bank.outbox, "status").waiting, call(bank.outbox, "list"), call(bank.outbox, "requeue")) == (0, (), 0)
-    for verb, argument in (("get", "r1"), ("requeue", ["r1"]), ("purge", ["r1"])):
+    assert call(bank.outbox, "reroute", bank="bob", url="http://127.0.0.1:9").ids == ()
+    for verb, argument in (("get", "r1"), ("requeue", ["r1"]), ("purge", ["r1"]), ("reroute", ["r1"])):
         with pytest.raises(MissingError, match="r1"):
             call(bank.outbox, verb, argument)
 
@@ -179,6 +180,10 @@ def test_mnemopis_outbox_is_empty(bank: Bank, call: Caller) -> None:
         ("outbox", "requeue", ("r1",), {}),
         ("outbox", "purge", (None,), {}),
         ("outbox", "purge", ([""],), {}),
+        ("outbox", "reroute", (), {}),
+        ("outbox", "reroute", ([],), {}),
+        ("outbox", "reroute", (), {"bank": ""}),
+        ("outbox", "reroute", (), {"bank": "bob", "dry_run": 1}),
     ],
 )
 def test_bad_arguments_are_refused_before_any_call(

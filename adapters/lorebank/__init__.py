@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lorebank._domain.mental_model import MentalModel, Seed
     from lorebank._domain.message import Message
     from lorebank._domain.operations import Directive, Document, Operation
-    from lorebank._domain.outbox import OutboxEntry, OutboxStatus
+    from lorebank._domain.outbox import OutboxEntry, OutboxStatus, Rerouted
     from lorebank._domain.session import Injection, Trace, TurnReceipt
     from lorebank._domain.settings import (
         ConnectionSettings,
@@ -89,6 +89,7 @@ __all__ = [
     "Reflection",
     "RefusedError",
     "Removal",
+    "Rerouted",
     "RetainSettings",
     "Seed",
     "Session",
@@ -110,7 +111,7 @@ _HOMES = {
     "_domain.mental_model": ("MentalModel", "Seed"),
     "_domain.message": ("Message",),
     "_domain.operations": ("Directive", "Document", "Operation"),
-    "_domain.outbox": ("OutboxEntry", "OutboxStatus"),
+    "_domain.outbox": ("OutboxEntry", "OutboxStatus", "Rerouted"),
     "_domain.session": ("Injection", "Trace", "TurnReceipt"),
     "_domain.settings": (
         "ConnectionSettings",

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from lorebank._connections import Connections
 from lorebank._domain.memory import parse_count, parse_name, parse_number, parse_text
 from lorebank._domain.operations import Directive, Document, Operation, OperationState
-from lorebank._domain.outbox import STATES, OutboxEntry, OutboxStatus, RowState
+from lorebank._domain.outbox import STATES, OutboxEntry, OutboxStatus, Rerouted, RowState
 from lorebank._domain.ports import Backend, SessionLedger
 from lorebank._domain.scope import Scope, parse_tags
 from lorebank._domain.session import SessionRecord, Trace
@@ -211,9 +211,26 @@ class OutboxHandle:
         """Deletes writes that are dead or not yet sent, by id; gives how many. What is underway is not touched."""
         return self._reach.backend.outbox.purge(self._bank, _ids(ids))
 
+    def reroute(
+        self, ids: Sequence[str] | None = None, *, url: str | None = None, bank: str | None = None, dry_run: bool = False
+    ) -> Rerouted:
+        """Takes over writes that are queued in the same ledger for another bank (`bank`, its id) or a server at another address
+        (`url`), or those with these ids, wherever they were to go, and has them sent to this bank on this server.
+
+        All of them move in one transaction, or none. What waits moves; a dead letter only by its id. What the former server
+        has taken, and what is being sent, stays and is told as `underway`; named by its id it raises `RefusedError`, and
+        nothing moves. Sessions whose messages move bring their cursors.
+        """
+        if ids is None and url is None and bank is None:
+            raise UsageError("`reroute` needs to know from where: `url`, `bank`, or the ids of writes")
+        origin, address = None if bank is None else parse_name(bank, "bank"), None if url is None else parse_name(url, "url")
+        chosen, look = None if ids is None else _ids(ids), _switch(dry_run, "dry_run")
+        return self._reach.backend.outbox.reroute(self._bank, chosen, url=address, origin=origin, dry_run=look)
+
     astatus = twin(status, lane="local")
     alist = twin(list, lane="local")
     aget = twin(get, lane="local")
+    areroute = twin(reroute, lane="local")
     arequeue = twin(requeue, lane="local")
     apurge = twin(purge, lane="local")
 

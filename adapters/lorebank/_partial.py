@@ -32,7 +32,7 @@ class _Port:
 
     list, get, create, update, delete = (_verb(name) for name in ("list", "get", "create", "update", "delete"))
     refresh, history, retry, cancel = (_verb(name) for name in ("refresh", "history", "retry", "cancel"))
-    status, requeue, purge = (_verb(name) for name in ("status", "requeue", "purge"))
+    status, requeue, purge, reroute = (_verb(name) for name in ("status", "requeue", "purge", "reroute"))
     write, read, drain, dump, load = (_verb(name) for name in ("write", "read", "drain", "dump", "load"))
 
 

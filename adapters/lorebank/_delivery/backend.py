@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from sqlalchemy import Connection
+
 from lorebank._delivery.archive import QueuedArchive
 from lorebank._delivery.drafts import draft
 from lorebank._delivery.removal import Removing
+from lorebank._delivery.rerouting import claims, renaming
 from lorebank._delivery.sender import Sender
 from lorebank._delivery.sessions import QueuedSessions
 from lorebank._domain.entities import Entities
 from lorebank._domain.events import Event, LedgerMoved, Listener
 from lorebank._domain.item import Item
 from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal, Writer
-from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
+from lorebank._domain.outbox import OutboxEntry, OutboxStatus, Rerouted, RowState
 from lorebank._domain.requests import (
     Change,
     Consolidation,
@@ -34,9 +37,11 @@ from lorebank._domain.scope import Scope, Scoping
 from lorebank._domain.settings import ConnectionSettings, OutboxSettings, RetainSettings
 from lorebank._forks import Forkable, watch_forks
 from lorebank._hindsight.backend import HindsightBackend
+from lorebank._hindsight.transport import parse_base
 from lorebank._ledger import inspection
 from lorebank._ledger.ledger import Ledger, left, lost_rows, release, route_state
 from lorebank._ledger.missions import LedgerMissions
+from lorebank._ledger.rerouting import Move, reroute
 from lorebank._ledger.values import Route
 
 AGAIN = "already queued"
@@ -224,6 +229,25 @@ class LedgerOutbox:
         count = self._ledger.write(lambda c: inspection.requeue(c, self._route, bank, ids, time.time()))
         self._sender.wake()
         return count
+
+    def reroute(self, bank: str, ids: Sequence[str] | None, *, url: str | None, origin: str | None, dry_run: bool) -> Rerouted:
+        """Without ids, from this server and bank as far as none is named; with ids, from wherever they are."""
+        if not self._ledger.exists:
+            return Rerouted(dry_run=dry_run)
+        now = time.time()
+        former = parse_base(url, ConnectionSettings()) if url is not None else None if ids is not None else self._route.url
+        named = bank if ids is None and origin is None else origin
+        busy = claims(now, self._sender.terms.lease)
+        move = Move(former, named, self._route, bank, renaming(bank), busy)
+
+        def moved(connection: Connection) -> Rerouted:
+            places = None if ids is None else inspection.places_of(connection, ids)
+            return reroute(connection, move, places, now, dry_run=dry_run)
+
+        told = (self._ledger.read if dry_run else self._ledger.write)(moved)
+        if told.ids and not dry_run:
+            self._sender.wake()
+        return told
 
     def purge(self, bank: str | None, ids: Sequence[str]) -> int:
         return self._ledger.write(lambda c: inspection.purge(c, self._route, bank, ids))

@@ -25,14 +25,14 @@ def draft(item: Item, scope: Scope, settings: RetainSettings, now: float, *, dat
     body = item_body(item, scope, settings, now=datetime.fromtimestamp(now, UTC))
     append = body["update_mode"] == "append"
     when = None if item.timestamp is not None else body.pop("timestamp")
-    said = _json(body)
+    said = compact(body)
     return Draft(
         bank=scope.bank,
         document=body["document_id"],
         body=said if when is None else f'{said[:-1]},"timestamp":"{when}"}}',
         digest=_digest(said),
         solo=item.document_id is not None and (append or not explicit(item.document_id)),
-        fold=_digest(_json({**body, "content": "", **_day(body, dated)})) if append else None,
+        fold=_digest(compact({**body, "content": "", **_day(body, dated)})) if append else None,
         session=item.session,
         repeatable=not append,
     )
@@ -43,7 +43,13 @@ def _day(body: Mapping[str, Any], dated: bool) -> dict[str, str]:
     return {"timestamp": body["timestamp"][:10]} if dated and "timestamp" in body else {}
 
 
-def _json(value: object) -> str:
+def digest_of(body: object) -> str:
+    """What tells a write from others: the same for the same, said again."""
+    return _digest(compact(body))
+
+
+def compact(value: object) -> str:
+    """JSON as it stands in a row."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

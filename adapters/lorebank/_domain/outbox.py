@@ -100,6 +100,20 @@ class OutboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Rerouted:
+    """What a reroute came to: the ids of the writes that were moved (in a dry run: would be), and of those that stay, since the
+    former server has taken them, or a process is sending them now. `len()` counts the moved.
+    """
+
+    ids: tuple[str, ...] = ()
+    underway: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxStatus:
     """The outbox of one bank, or of all: rows by state, the oldest write that waits, and how the server answers.
 

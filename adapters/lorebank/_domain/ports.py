@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorebank._domain.mental_model import MentalModel, Revision
     from lorebank._domain.message import Message
     from lorebank._domain.operations import Directive, Document, Operation, OperationState
-    from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
+    from lorebank._domain.outbox import OutboxEntry, OutboxStatus, Rerouted, RowState
     from lorebank._domain.requests import (
         Change,
         Consolidation,
@@ -133,6 +133,9 @@ class Outbox(Protocol):
     def get(self, row_id: str) -> OutboxEntry: ...
     def requeue(self, bank: str | None, ids: Sequence[str] | None) -> int: ...
     def purge(self, bank: str | None, ids: Sequence[str]) -> int: ...
+    def reroute(
+        self, bank: str, ids: Sequence[str] | None, *, url: str | None, origin: str | None, dry_run: bool
+    ) -> Rerouted: ...
 
 
 class SessionLedger(Protocol):

@@ -61,7 +61,7 @@ def requeue(connection: Connection, route: Route, bank: str | None, ids: Sequenc
     dead = _mine(route, bank) & outbox.c.state.in_(sources("requeue"))
     if ids is None:
         return _requeued(connection, dead, now)
-    return sum(_requeued(connection, dead & outbox.c.seq.in_(some), now) for some in portions(_places(connection, ids)))
+    return sum(_requeued(connection, dead & outbox.c.seq.in_(some), now) for some in portions(places_of(connection, ids)))
 
 
 def _requeued(connection: Connection, chosen: ColumnElement[bool], now: float) -> int:
@@ -87,7 +87,7 @@ def purge(connection: Connection, route: Route, bank: str | None, ids: Sequence[
     """Deletes rows that wait for a person or for their first sending; gives how many. What is underway is not touched."""
     states = (*LOST, "held", "pending")
     idle = _mine(route, bank) & outbox.c.state.in_(states)
-    named = portions(_places(connection, ids))
+    named = portions(places_of(connection, ids))
     places = [seq for some in named for seq in connection.scalars(select(outbox.c.seq).where(idle, outbox.c.seq.in_(some)))]
     forgotten(connection, places)
     return len(places)
@@ -97,7 +97,7 @@ def moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _places(connection: Connection, ids: Sequence[str]) -> list[int]:
+def places_of(connection: Connection, ids: Sequence[str]) -> list[int]:
     """The places of rows; `MissingError` names one that does not exist."""
     return [_row(connection, identifier)["seq"] for identifier in ids]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from lorebank._domain.operations import Operation, OperationState
-from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
+from lorebank._domain.outbox import OutboxEntry, OutboxStatus, Rerouted, RowState
 from lorebank._domain.scope import Scope
 from lorebank.errors import MissingError, UnsupportedError
 
@@ -59,6 +59,11 @@ class NoOutbox:
     def purge(self, bank: str | None, ids: Sequence[str]) -> int:
         del bank
         return self._none_of(ids)
+
+    def reroute(self, bank: str, ids: Sequence[str] | None, *, url: str | None, origin: str | None, dry_run: bool) -> Rerouted:
+        del bank, url, origin
+        self._none_of(ids or ())
+        return Rerouted(dry_run=dry_run)
 
     def _none_of(self, ids: Sequence[str]) -> int:
         for row_id in ids:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 import typer
 
-from lorebank.cli.place import UNAVAILABLE, AsJson, DryRun, Name, Place, Url, Yes, agreed, counted, explained, table
+from lorebank.cli.place import NOTHING, UNAVAILABLE, AsJson, DryRun, Name, Place, Url, Yes, agreed, counted, explained, table
 
 app = typer.Typer(no_args_is_help=True, help="Writes that wait for the memory server, and dead letters.")
+SHOWN = 10
+"""Ids that are shown one by one."""
 Ids = Annotated[list[str] | None, typer.Argument(help="The rows' ids; none: all that are dead.")]
 
 
@@ -76,3 +79,38 @@ def purge(
         agreed(place, f"Delete {told}?", yes=yes)
         count = opened.outbox.purge(chosen)
     place.tell({"deleted": count}, f"{counted(count, 'row')} deleted.")
+
+
+@app.command()
+def reroute(
+    ids: Annotated[list[str] | None, typer.Argument(help="The writes' ids; none: all that wait there.")] = None,
+    url: Url = None,
+    bank: Name = "default",
+    from_url: Annotated[str | None, typer.Option("--from-url", help="The address that the writes were to go to.")] = None,
+    from_bank: Annotated[str | None, typer.Option("--from-bank", help="The bank that the writes were to go to.")] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sends writes to --bank at --url that were queued for another bank or address. Shows which, and asks. Exit code 3: some are
+    under way and stay; 4: nothing waits there.
+    """
+    place = Place(url, bank, as_json)
+    with explained(), place.open() as opened:
+        found = opened.outbox.reroute(ids or None, url=from_url, bank=from_bank, dry_run=True)
+        if found.ids and (dry_run or not as_json):
+            place.tell(found, f"To {opened.scope.bank}: {_named(found.ids)}.")
+        if found.ids and not dry_run:
+            agreed(place, f"Reroute {counted(len(found), 'write')}?", yes=yes)
+            found = opened.outbox.reroute(ids or None, url=from_url, bank=from_bank)
+            place.tell(found, f"{counted(len(found), 'write')} rerouted.")
+        elif not found.ids:
+            place.tell(found, "Nothing waits there.")
+    if found.underway and not as_json:
+        place.tell(None, f"Under way, and left where they are: {_named(found.underway)}.")
+    if found.underway or not found.ids:
+        raise typer.Exit(UNAVAILABLE if found.underway else NOTHING)
+
+
+def _named(ids: Sequence[str]) -> str:
+    return f"{counted(len(ids), 'write')} ({', '.join(ids[:SHOWN])}{', ...' if len(ids) > SHOWN else ''})"

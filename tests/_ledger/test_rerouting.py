@@ -259,6 +259,6 @@ def test_killed_between_any_two_lines_all_have_moved_or_none(ledger: Ledger) -> 
         if places[0].startswith(NEW.url):
             moved(ledger, **back)
     assert step > 60
-    assert {places[0] for places in seen} == {f"{OLD.url} alice", f"{NEW.url} ana"}
+    assert (f"{OLD.url} alice",) * 3 in seen
     assert [row[2] for row in rows(ledger)] == ["ana"] * 3
     assert ledger.read(lambda c: c.execute(sql("SELECT rows FROM totals")).scalar()) == 3

@@ -76,8 +76,9 @@ def browser(session: nox.Session) -> None:
     if lacking:
         if shutil.which("apt-get") is None or os.geteuid() != 0:
             session.skip(f"needs {', '.join(lacking)}: install them, or name Chromium, its driver and axe-core (LOREBANK_...)")
-        session.run("apt-get", "update", "-qq", external=True)
-        session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *lacking, external=True, silent=True)
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        session.run("apt-get", "update", "-qq", external=True, silent=True)
+        session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *lacking, external=True, silent=True, env=quiet)
     if axe is None:
         folder = session.create_tmp()
         session.run("npm", "pack", "axe-core@4", "--silent", "--pack-destination", folder, external=True)

@@ -47,14 +47,6 @@ def test_it_prints_an_address_and_serves_it(url: str) -> None:
         assert (process.returncode, told) == (0, "")
 
 
-def test_scripts_get_the_address_as_json(url: str) -> None:
-    """And the port is the one that was asked for."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with running(url, "--port", str(port), "--json") as (_, line):
-        assert json.loads(line)["url"].startswith(f"http://127.0.0.1:{port}/?token=")
-
-
 def test_it_listens_on_loopback_only() -> None:
     """On no other address of the machine."""
     with _listening(0) as listener:
@@ -76,9 +68,14 @@ def test_without_the_extra_it_says_what_to_install(url: str, monkeypatch: pytest
     assert "pip install 'lorebank[inspect]'" in done.stderr
 
 
-def test_memory_that_is_off_is_told_in_the_page(url: str) -> None:
-    """The pages stand; each says so."""
-    with running(url, LOREBANK_URL="off") as (_, address), httpx.Client(follow_redirects=True) as client:
+def test_scripts_get_the_address_as_json(url: str) -> None:
+    """On the port that was asked for. Where memory is off the pages stand, and each says so."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    given = ("--port", str(port), "--json")
+    with running(url, *given, LOREBANK_URL="off") as (_, line), httpx.Client(follow_redirects=True) as client:
+        address = json.loads(line)["url"]
+        assert address.startswith(f"http://127.0.0.1:{port}/?token=")
         assert client.get(address).status_code == 200
         answer = client.get(address.replace("/?", "/timeline?"))
         assert (answer.status_code, "memory is off" in answer.text) == (503, True)

@@ -104,17 +104,18 @@ def test_a_form_that_is_too_large_is_not_read(local: Visitor) -> None:
     assert answer.status_code == 413
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/static/inspector.css", "/nosuch"])
-def test_every_answer_forbids_what_a_page_does_not_need(local: Visitor, path: str) -> None:
-    """Nothing from elsewhere, no frame, no copy in a cache, no guessing of types."""
-    headers = local.get(path).headers
-    policy = headers["content-security-policy"]
-    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
-    assert {"frame-ancestors 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"} <= set(policy.split("; "))
-    assert "unsafe" not in policy
-    assert headers["cache-control"] == "no-store"
-    assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "same-origin"
+def test_every_answer_forbids_what_a_page_does_not_need(local: Visitor) -> None:
+    """Nothing from elsewhere, no frame, no copy in a cache, no guessing of types; also what is refused."""
+    answers = [local.get(path) for path in (*PATHS, "/static/inspector.css", "/nosuch")]
+    answers += [local.client.get("/", headers={"host": "evil.example"}), stranger(local).get("/")]  # type: ignore[list-item]
+    for answer in answers:
+        headers, policy = answer.headers, answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert {"frame-ancestors 'none'", "base-uri 'none'", "require-trusted-types-for 'script'"} <= set(policy.split("; "))
+        assert "unsafe" not in policy
+        assert headers["cache-control"] == "no-store"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 def test_no_page_has_what_its_policy_forbids(local: Visitor) -> None:

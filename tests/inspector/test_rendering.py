@@ -29,16 +29,14 @@ def test_what_can_t_be_seen_is_named(text: str, shown: str) -> None:
     assert str(visible(text)) == shown
 
 
-@pytest.mark.parametrize("page", ["/", "/timeline", "/entities", "/memory", "/memory/forget", "/session"])
-def test_a_memory_is_no_markup(local: Visitor, page: str) -> None:
+def test_a_memory_is_no_markup(local: Visitor) -> None:
     """Nor are its tags, its metadata, its speaker, its names."""
     fields = {"tags": [EVIL], "metadata": {EVIL: EVIL}, "speaker": "S" + EVIL, "context": EVIL, "entities": [EVIL, "Ana " + EVIL]}
     [known] = local.told(f"Ana knows {EVIL}", **fields)
-    found = local.get(page, q="What does Ana know?", id=known)
-    assert found.status_code == 200
-    assert "<script>alert" not in found.text
-    assert "<img" not in found.text
-    assert "55433" not in found.text
+    for page in ("/", "/timeline", "/entities", "/memory", "/memory/forget", "/session"):
+        found = local.get(page, q="What does Ana know?", id=known)
+        assert found.status_code == 200
+        assert [each for each in ("<script>alert", "<img", "55433") if each in found.text] == [], page
 
 
 def test_a_query_is_no_markup(local: Visitor) -> None:

@@ -86,7 +86,7 @@ def browser(session: nox.Session) -> None:
             package.extract("package/axe.min.js", folder, filter="data")
         axe = str(Path(folder, "package", "axe.min.js").absolute())
     env = {"LOREBANK_AXE": axe, **{name: found[name] or f"/usr/bin/{command}" for name, command in chosen.items()}}
-    python(session, "pytest", "-q", "tests/browser", *session.posargs, env=env)
+    python(session, "pytest", "-q", "-n", "2", "tests/browser", *session.posargs, env=env)
 
 
 @nox.session(venv_backend="venv")

@@ -78,4 +78,4 @@ def test_scripts_get_the_address_as_json(url: str) -> None:
         assert address.startswith(f"http://127.0.0.1:{port}/?token=")
         assert client.get(address).status_code == 200
         answer = client.get(address.replace("/?", "/timeline?"))
-        assert (answer.status_code, "memory is off" in answer.text) == (503, True)
+        assert (answer.status_code, "unset LOREBANK_URL" in answer.text) == (503, True)

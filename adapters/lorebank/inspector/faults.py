@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lorebank._off import OFF
 from lorebank.errors import (
     ForbiddenError,
     GarbledError,
@@ -17,6 +18,7 @@ from lorebank.errors import (
 )
 
 T = TypeVar("T")
+SWITCH = "Switch it on: unset LOREBANK_URL, and start the inspector again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ def told(error: LorebankError) -> Fault:
     """An error, for a page."""
     todo, status = next(((todo, status) for kind, todo, status in _KINDS if isinstance(error, kind)), ("Look at the log.", 500))
     text = str(error).strip()
+    todo = SWITCH if text == OFF else todo
     return Fault(text if text.endswith((".", "!", "?")) else f"{text}.", todo, status)
 
 

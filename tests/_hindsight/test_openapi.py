@@ -16,7 +16,7 @@ from lorebank._domain.mental_model import MentalModel
 from lorebank._domain.requests import RecallRequest, ReflectRequest
 from lorebank._domain.scope import Leaf, scope_by_tag
 from lorebank._domain.settings import RetainSettings
-from lorebank._hindsight import answers
+from lorebank._hindsight import answers, naming
 from lorebank._hindsight.asking import model_body, recall_body, reflect_body
 from lorebank._hindsight.wire import item_body
 
@@ -44,6 +44,11 @@ ANSWERS: dict[str, type[answers.Answer]] = {
     "BankConfigResponse": answers.Config,
     "BankListResponse": answers.Banks,
     "VersionResponse": answers.Version,
+    "EntityListItem": naming.Named,
+    "EntityListResponse": naming.Names,
+    "EntityGraphEdgeData": naming.Pair,
+    "EntityGraphEdge": naming.Edge,
+    "EntityGraphResponse": naming.Graph,
 }
 
 UNPROMISED = ("operation_id", "type", "text")

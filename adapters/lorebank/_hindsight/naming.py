@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pydantic import AliasChoices, Field
-
 from lorebank._domain.entities import NEWEST, PAIRS_EACH, Entities, Entity, Together, counted, strongest
+from lorebank._domain.memory import FACTS
 from lorebank._domain.requests import ListRequest
 from lorebank._domain.scope import Scope
 from lorebank._hindsight.answers import Answer
@@ -16,11 +15,11 @@ from lorebank.errors import MissingError
 
 
 class Named(Answer):
-    """An entity, in a list or in the graph."""
+    """An entity."""
 
     id: str
-    name: str = Field("", validation_alias=AliasChoices("canonical_name", "label"))
-    count: int = Field(0, validation_alias=AliasChoices("mention_count", "mentionCount"))
+    canonical_name: str
+    mention_count: int
 
 
 class Names(Answer):
@@ -55,17 +54,17 @@ def entities(server: Server, scope: Scope, limit: int) -> Entities:
     are counted here, over the newest memories that it may read.
     """
     if scope.required is not None or len(scope.searched) > 1:
-        return counted((each.entities for each in page(server, scope, ListRequest(NEWEST))), limit)
+        return counted((each.entities for each in page(server, scope, ListRequest(NEWEST, types=FACTS))), limit)
     bank = scope.bank
     found = list(islice(server.pages(Names, bank, "entities", query={}, size=limit), limit))
-    names = {each.id: each.name for each in found}
+    names = {each.id: each.canonical_name for each in found}
     edges = [edge.data for edge in _graph(server, bank, limit).edges]
     known = [
         (names[each.source], names[each.target], each.weight) for each in edges if {each.source, each.target} <= names.keys()
     ]
     pairs = [Together(min(one, other), max(one, other), weight) for one, other, weight in known]
-    found.sort(key=lambda each: (-each.count, each.name))
-    return Entities(tuple(Entity(each.name, each.count) for each in found), strongest(pairs, limit))
+    found.sort(key=lambda each: (-each.mention_count, each.canonical_name))
+    return Entities(tuple(Entity(each.canonical_name, each.mention_count) for each in found), strongest(pairs, limit))
 
 
 def _graph(server: Server, bank: str, limit: int) -> Graph:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lorebank import Bank, open_bank
+from lorebank import Bank, UnavailableError, open_bank
 from lorebank.testing import Fault, FaultServer
 
 
@@ -73,8 +73,29 @@ def test_a_refused_key_is_the_reason(tmp_path: Path, place: str) -> None:
     """What is left is left because of the key, and stays."""
     with FaultServer(api_key="right") as server, open_bank(server.url, bank="alice", ledger=place, api_key="wrong") as bank:
         bank.retain("tea")
-        report = bank.flush(timeout=0.5)
+        report = bank.flush(timeout=2)
         assert (report.left, "API key" in str(report.reason)) == (1, True)
+
+
+def test_closing_beside_somebody_who_has_the_ledger_breaks_nothing(
+    server: FaultServer, place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is queued is safe, and goes out with the next start."""
+    server.stop()
+    with opened(server, place) as bank:
+        bank.retain("tea")
+        monkeypatch.setattr("lorebank._database.sqlite.LiveFile._turn", busy)
+    assert "still to be delivered: busy" in caplog.text
+    monkeypatch.undo()
+    server.start()
+    with opened(server, place) as bank:
+        assert bank.flush(timeout=15).done
+        assert len(server.bank("alice").documents) == 1
+
+
+def busy(*_: object) -> None:
+    """Another process has the file for as long as anybody waits."""
+    raise UnavailableError("busy")
 
 
 CLOSING = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,9 @@ from lorebank._ledger.ledger import Ledger, left, lost_rows, release, route_stat
 from lorebank._ledger.missions import LedgerMissions
 from lorebank._ledger.rerouting import Move, reroute
 from lorebank._ledger.values import Route
+from lorebank.errors import UnavailableError
 
+logger = logging.getLogger("lorebank")
 AGAIN = "already queued"
 
 
@@ -165,6 +168,8 @@ class OutboxBackend(Forkable):
         try:
             if self.sender.started or self.ledger.exists:
                 self.flush(timeout=timeout, until="accepted")
+        except UnavailableError as error:  # another process has the ledger: what is in it is safe
+            logger.warning("closed with writes still to be delivered: %s", error)
         finally:
             self.sender.stop(0.2)
             self.server.close()

@@ -32,7 +32,7 @@ def test_names_are_found(text: str, names: tuple[str, ...]) -> None:
     [
         "",
         "Yesterday it rained. We stayed at home.",
-        "It's Monday in May, and I turned 30.",
+        "It's Monday in May, and I turned 30. I swim on Thursdays.",
         "Am Sonntag kaufen wir im Laden ein Brot und die Butter.",
         "PLEASE DO NOT WRITE LIKE THIS",
         "昨日は友達と映画を見ました。",

@@ -26,9 +26,10 @@ _JOINERS = frozenset("of the de da do del della di du la le van von der den y bi
 _GERMAN = frozenset("der die das und ich wir nicht ein eine im mit auf ist nach zu".split())  # noqa: SIM905
 _COMMON = ENGLISH | frozenset(
     """
-    monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september
-    october november december mon tue wed thu fri sat sun today tomorrow yesterday christmas easter ok okay hi hey hello
-    thanks thank yes no oh wow sure sorry please well great lol btw haha mr mrs ms dr i
+    monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays
+    january february march april may june july august september october november december mon tue wed thu fri sat sun
+    today tomorrow yesterday christmas easter ok okay hi hey hello thanks thank yes no oh wow sure sorry please well
+    great lol btw haha mr mrs ms dr i
     """.split()  # noqa: SIM905 - a word list reads better as one text
 )
 _CONTRACTED = re.compile(r"['’](?:s|m|ve|d|ll|re|t)$")

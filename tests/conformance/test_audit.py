@@ -12,7 +12,6 @@ from lorebank import Audit, Bank, UnavailableError, open_bank
 
 Caller = Callable[..., Any]
 Opener = Callable[..., Bank]
-Settled = Callable[[Bank], None]
 FACTS = ("world", "experience")
 LONG_AGO = datetime(2024, 3, 1, 9, tzinfo=UTC)
 CARD = "4111 1111 1111 1111"
@@ -45,12 +44,12 @@ def texts(bank: Bank, audit: Audit, kind: Any) -> list[list[str]]:
     return [[" ".join(memory.text.split()) for memory in memories] for memories in told]
 
 
-def test_each_kind_is_found_with_its_ids(opened: Opener, call: Caller, settled: Settled) -> None:
+def test_each_kind_is_found_with_its_ids(opened: Opener) -> None:
     """What is well is not found; secrets are masked; nothing is changed."""
     bank = opened(bank="alice", retain={"redactor": None})
-    call(bank, "retain", WORLD)
-    settled(bank)
-    audit = call(bank, "audit")
+    bank.retain(WORLD)
+    assert bank.flush(timeout=60, until="completed").done
+    audit = bank.audit()
     contents = [" ".join(item["content"].split()) for item in WORLD]
     assert texts(bank, audit, "duplicates") == [[contents[0], contents[0]]]
     assert texts(bank, audit, "near_duplicates") == [contents[2:4]]
@@ -62,7 +61,7 @@ def test_each_kind_is_found_with_its_ids(opened: Opener, call: Caller, settled: 
     assert CARD not in repr(audit)
     assert "1 secret in 'The card of the office is [redacted] and nobody may…'" in repr(audit)
     assert (audit.ok, audit.bank, sum(audit.counts.values())) == (False, bank.scope.bank, len(audit.findings))
-    assert len(call(bank, "list", types=FACTS)) == len(WORLD)
+    assert len(bank.list(types=FACTS)) == len(WORLD)
 
 
 def test_an_unknown_bank_is_clean(bank: Bank, call: Caller) -> None:
@@ -72,11 +71,10 @@ def test_an_unknown_bank_is_clean(bank: Bank, call: Caller) -> None:
     assert (audit.ok, audit.memories, audit.findings, heard) == (True, 0, (), [(0, 0)])
 
 
-def test_what_is_no_longer_true_is_passed_over(opened: Opener, call: Caller, settled: Settled) -> None:
+@pytest.mark.backends("mnemopi")
+def test_what_is_no_longer_true_is_passed_over(bank: Bank, call: Caller) -> None:
     """Nobody recalls it."""
-    bank = opened(bank="alice")
     call(bank, "retain", [at("The parcel for the office arrives tomorrow.")])
-    settled(bank)
     [memory] = call(bank, "list", types=FACTS)
     call(bank, "invalidate", memory.id)
     assert memory.id not in {each for finding in call(bank, "audit").findings for each in finding.ids}

@@ -7,7 +7,6 @@ least `ALIKE` of all terms are common share one of their rarest few terms: only 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +14,12 @@ from dataclasses import dataclass, field
 
 ALIKE = 0.8
 """The share of common terms (of all terms of both) from which two texts say nearly the same."""
-MOST_TERMS = 256
-"""Distinct terms of a text that are looked at, the first."""
+FEWEST_TERMS, MOST_TERMS = 3, 256
+"""Distinct terms that a text must have to be compared ("I'm Emily" and "You too, Emily" have one), and how many, the first, are
+looked at.
+"""
+ROUNDING = 1e-9
+"""What is added to a share before it is cut to a whole number."""
 COMPANY = 64
 """How many texts, the nearest before it, a text is compared with for one of its terms."""
 
@@ -88,9 +91,10 @@ def _pairs(sketches: Sequence[Sketch]) -> Iterator[tuple[int, int, float]]:
     frequency = Counter(term for sketch in sketches for term in sketch.terms)
     before: dict[tuple[int, int], deque[int]] = defaultdict(lambda: deque(maxlen=COMPANY))
     for place, sketch in enumerate(sketches):
-        size = len(sketch.terms)
+        if (size := len(sketch.terms)) < FEWEST_TERMS:
+            continue
         own, met = frozenset(sketch.terms), set[int]()
-        rarest = sorted(sketch.terms, key=lambda term: (frequency[term], term))[: size - math.ceil(ALIKE * size) + 1]
+        rarest = sorted(sketch.terms, key=lambda term: (frequency[term], term))[: 1 + int((1 - ALIKE) * size + ROUNDING)]
         for term in rarest:
             company = before[sketch.fixed, term]
             for other in company:

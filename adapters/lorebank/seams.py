@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lorebank._domain.mental_model import MentalModel, Revision
     from lorebank._domain.message import Keep, Line, Message, ToolCall, Transcript, last_turns, project, substantive, user_turns
     from lorebank._domain.operations import Directive, Document, Operation, OperationState
-    from lorebank._domain.outbox import OutboxEntry, OutboxStatus, RowState
+    from lorebank._domain.outbox import OutboxEntry, OutboxStatus, Rerouted, RowState
     from lorebank._domain.ports import (
         AfterTurn,
         Archive,
@@ -171,6 +171,7 @@ __all__ = [
     "ReflectArguments",
     "ReflectRequest",
     "Rejection",
+    "Rerouted",
     "RetainArguments",
     "Retained",
     "Retrieval",
@@ -304,6 +305,7 @@ _HOMES = {
     "_domain.outbox": (
         "OutboxEntry",
         "OutboxStatus",
+        "Rerouted",
         "RowState",
     ),
     "_domain.ports": (

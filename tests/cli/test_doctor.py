@@ -82,7 +82,7 @@ class Served(MnemopiBackend):
         if request is not None:
             self._try("list")
             return super().list(scope, request)
-        row = OutboxEntry("r1", scope, "d", "dead", SINCE, 10, reason=self.lost)
+        row = OutboxEntry("r1", scope or "alice", "d", "dead", SINCE, 10, reason=self.lost)
         return (row,) if self.lost or state is None else ()
 
     def purge(self, bank: Any = None, ids: Sequence[str] = ()) -> Any:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from lorebank import OutboxFullError, open_bank
 from lorebank.cli.app import app
+from lorebank.cli.doctor import _option
 from lorebank.cli.examination import examine_bank
 from lorebank.testing import Fault, FaultServer
 
@@ -151,6 +152,24 @@ def test_dead_letters(server: FaultServer) -> None:
         assert run(*advised(theirs, "outbox requeue")).stdout == "1 dead letter will be sent again.\n"
     assert run("outbox", "flush", "--url", server.url).exit_code == 0
     assert faults("--url", server.url) == {}
+
+
+def test_dead_letters_of_a_project(server: FaultServer) -> None:
+    """Its bank is named as the commands take it."""
+    server.fault(Fault(status=400), path="/memories$", method="post")
+    run("retain", "The port is 8443.", "--url", server.url, "--bank", "ana", "--project", "harbour")
+    server.heal()
+    (_, todo) = faults("--url", server.url)["outbox"]
+    assert "--bank ana --project harbour" in todo
+    assert run(*advised(todo, "outbox purge"), "--yes").stdout.endswith("1 row deleted.\n")
+    assert faults("--url", server.url) == {}
+
+
+def test_no_password_of_an_address_is_repeated(url: str, file: Path) -> None:
+    """An advice says where something is to be typed that nobody else may see."""
+    assert _option(None) == ""
+    assert _option(url) == f" --url {url}"
+    assert _option("postgresql://ana:secret@db/lore") == " --url ..."
 
 
 @pytest.mark.parametrize(("minutes", "told"), [(-5, "behind"), (90, "ahead")])

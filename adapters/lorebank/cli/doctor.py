@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -66,7 +67,14 @@ def examine(url: str | None, name: str, key_variable: str | None, extras: Sequen
         return
     with opened as bank:
         yield Check("address", True, f"{bank.backend}, from {_source(url)}")
-        yield from examine_bank(bank, "" if url is None else f" --url {url}")
+        yield from examine_bank(bank, _option(url))
+
+
+def _option(url: str | None) -> str:
+    """The option that means the same backend; a password is for whoever types it."""
+    if url is None:
+        return ""
+    return " --url ..." if "@" in url else f" --url {shlex.quote(url)}"
 
 
 def _extras(url: str | None, wanted: Sequence[str]) -> Check:

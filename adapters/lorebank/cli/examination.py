@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,6 +37,8 @@ KEY = "Set the key that the server wants: export HINDSIGHT_API_KEY=..., or name 
 VERSIONS = "Install a server from 0.9.1 to 1.1: pip install 'hindsight-api-slim>=0.9.1,<1.2', and start it again."
 CLOCKS = "Set both clocks by the network, on each machine: sudo timedatectl set-ntp true"
 LOG = "Look at the server's log."
+BANKS = 3
+"""Banks with dead letters that are named one by one."""
 LOST: tuple[RowState, ...] = ("dead", "malformed")
 
 
@@ -197,31 +199,35 @@ def _outbox(bank: Bank, where: str) -> Check:
     """What waits for the server, what was given up, in all banks, and whether there is room."""
     try:
         status = bank.outbox.status(everything=True)
-        lost = _losers(bank) if status.lost else []
+        losers = _losers(bank) if status.lost else []
     except LorebankError as error:
         return Check("outbox", False, sentence(error), _advice(bank, error))
     oldest = f", the oldest since {status.oldest:%Y-%m-%d %H:%M} UTC" if status.oldest else ""
     room = f", {int(100 * status.used)} % full" if status.used >= NEARLY else ""
     found = f"{status.waiting} waiting{oldest}, {status.lost} dead{room}."
-    return Check("outbox", not status.lost and not room, found, " ".join(_relief(status, lost, where)))
+    return Check("outbox", not status.lost and not room, found, " ".join(_relief(status, losers, where)))
 
 
-def _losers(bank: Bank) -> list[str]:
-    """The banks whose writes wait for a person."""
+def _losers(bank: Bank) -> list[tuple[str, RowState]]:
+    """The banks whose writes wait for a person, and in which state."""
     port = bank.connections.backend.outbox
-    return sorted({entry.bank for state in LOST for entry in port.list(None, state=state, limit=1000, offset=0)})
+    return sorted({(entry.bank, state) for state in LOST for entry in port.list(None, state=state, limit=1000, offset=0)})
 
 
-def _relief(status: OutboxStatus, losers: list[str], where: str) -> Iterator[str]:
+def _relief(status: OutboxStatus, losers: Sequence[tuple[str, RowState]], where: str) -> Iterator[str]:
     """What to do about an outbox that is full, or holds dead letters."""
     if status.used >= NEARLY:
         yield "Writes are refused once it is full."
         yield f"Let it drain: lorebank outbox flush --until completed{where};"
         yield "or give it more room (`max_rows`, `max_bytes`) in the application."
-    for name in losers[:3]:
-        own = f"{where} --bank {shlex.quote(name)}"
-        yield f"See why: lorebank outbox list --state dead{own};"
-        yield f"send again: lorebank outbox requeue{own}; or delete: lorebank outbox purge{own}."
+    for name, state in losers[:BANKS]:
+        base, _, project = name.partition("::")
+        own = f"{where} --bank {shlex.quote(base)}" + (f" --project {shlex.quote(project)}" if project else "")
+        yield f"See why: lorebank outbox list --state {state}{own};"
+        again = f"send again: lorebank outbox requeue{own}; or " if state == "dead" else ""
+        yield f"{again}delete: lorebank outbox purge{own}{'' if state == 'dead' else ' ID'}."
+    if len(losers) > BANKS:
+        yield f"And so in {len(losers) - BANKS} more."
 
 
 def _advice(bank: Bank, error: LorebankError) -> str:

@@ -7,7 +7,21 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from lorebank.cli.place import NOTHING, UNAVAILABLE, AsJson, DryRun, Name, Place, Url, Yes, agreed, counted, explained, table
+from lorebank.cli.place import (
+    NOTHING,
+    UNAVAILABLE,
+    AsJson,
+    DryRun,
+    Name,
+    Place,
+    Project,
+    Url,
+    Yes,
+    agreed,
+    counted,
+    explained,
+    table,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Writes that wait for the memory server, and dead letters.")
 SHOWN = 10
@@ -19,12 +33,13 @@ Ids = Annotated[list[str] | None, typer.Argument(help="The rows' ids; none: all 
 def list_(
     url: Url = None,
     bank: Name = "default",
+    project: Project = None,
     state: Annotated[str | None, typer.Option("--state", help="Only rows of this state, such as dead.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1)] = 100,
     as_json: AsJson = False,
 ) -> None:
     """Shows the bank's rows, the oldest first, and how the server answers."""
-    place = Place(url, bank, as_json)
+    place = Place(url, bank, as_json, project)
     with explained(), place.open() as opened:
         status = opened.outbox.status()
         rows = opened.outbox.list(state=cast("Any", state), limit=limit)
@@ -56,9 +71,9 @@ def flush(
 
 
 @app.command()
-def requeue(ids: Ids = None, url: Url = None, bank: Name = "default", as_json: AsJson = False) -> None:
+def requeue(ids: Ids = None, url: Url = None, bank: Name = "default", project: Project = None, as_json: AsJson = False) -> None:
     """Has dead letters sent again."""
-    place = Place(url, bank, as_json)
+    place = Place(url, bank, as_json, project)
     with explained(), place.open() as opened:
         count = opened.outbox.requeue(ids or None)
     place.tell({"requeued": count}, f"{counted(count, 'dead letter')} will be sent again.")
@@ -66,10 +81,16 @@ def requeue(ids: Ids = None, url: Url = None, bank: Name = "default", as_json: A
 
 @app.command()
 def purge(
-    ids: Ids = None, url: Url = None, bank: Name = "default", yes: Yes = False, dry_run: DryRun = False, as_json: AsJson = False
+    ids: Ids = None,
+    url: Url = None,
+    bank: Name = "default",
+    project: Project = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Deletes rows that are dead or not yet sent: what they hold is lost. Shows which, and asks."""
-    place = Place(url, bank, as_json)
+    place = Place(url, bank, as_json, project)
     with explained(), place.open() as opened:
         chosen = ids or [each.id for each in opened.outbox.list(state="dead", limit=10_000)]
         told = f"{counted(len(chosen), 'row')}: {', '.join(chosen[:10])}{' ...' if len(chosen) > 10 else ''}"
@@ -86,6 +107,7 @@ def reroute(
     ids: Annotated[list[str] | None, typer.Argument(help="The writes' ids; none: all that wait there.")] = None,
     url: Url = None,
     bank: Name = "default",
+    project: Project = None,
     from_url: Annotated[str | None, typer.Option("--from-url", help="The address that the writes were to go to.")] = None,
     from_bank: Annotated[str | None, typer.Option("--from-bank", help="The bank that the writes were to go to.")] = None,
     yes: Yes = False,
@@ -95,7 +117,7 @@ def reroute(
     """Sends writes to --bank at --url that were queued for another bank or address. Shows which, and asks. Exit code 3: some are
     under way and stay; 4: nothing waits there.
     """
-    place = Place(url, bank, as_json)
+    place = Place(url, bank, as_json, project)
     with explained(), place.open() as opened:
         found = opened.outbox.reroute(ids or None, url=from_url, bank=from_bank, dry_run=True)
         if found.ids and (dry_run or not as_json):

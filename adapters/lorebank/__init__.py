@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from lorebank._bank import Bank
     from lorebank._domain.archive import ExportReport, ImportReport
     from lorebank._domain.audit import Audit, Finding
+    from lorebank._domain.entities import Entities, Entity, Together
     from lorebank._domain.item import Item
     from lorebank._domain.memory import Memory, Outcome, RecallResult, Receipt, Reflection, Removal
     from lorebank._domain.mental_model import MentalModel, Seed
     from lorebank._domain.message import Message
     from lorebank._domain.operations import Directive, Document, Operation
     from lorebank._domain.outbox import OutboxEntry, OutboxStatus, Rerouted
-    from lorebank._domain.session import Injection, Trace, TurnReceipt
+    from lorebank._domain.session import Injection, SessionRecord, Trace, TurnReceipt
     from lorebank._domain.settings import (
         ConnectionSettings,
         FollowUp,
@@ -59,6 +60,8 @@ __all__ = [
     "DeadlineError",
     "Directive",
     "Document",
+    "Entities",
+    "Entity",
     "ExportReport",
     "Finding",
     "FollowUp",
@@ -93,6 +96,8 @@ __all__ = [
     "RetainSettings",
     "Seed",
     "Session",
+    "SessionRecord",
+    "Together",
     "Trace",
     "TurnReceipt",
     "UnavailableError",
@@ -106,13 +111,14 @@ _HOMES = {
     "_bank": ("Bank",),
     "_domain.archive": ("ExportReport", "ImportReport"),
     "_domain.audit": ("Audit", "Finding"),
+    "_domain.entities": ("Entities", "Entity", "Together"),
     "_domain.item": ("Item",),
     "_domain.memory": ("Memory", "Outcome", "RecallResult", "Receipt", "Reflection", "Removal"),
     "_domain.mental_model": ("MentalModel", "Seed"),
     "_domain.message": ("Message",),
     "_domain.operations": ("Directive", "Document", "Operation"),
     "_domain.outbox": ("OutboxEntry", "OutboxStatus", "Rerouted"),
-    "_domain.session": ("Injection", "Trace", "TurnReceipt"),
+    "_domain.session": ("Injection", "SessionRecord", "Trace", "TurnReceipt"),
     "_domain.settings": (
         "ConnectionSettings",
         "FollowUp",

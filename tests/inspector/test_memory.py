@@ -220,6 +220,16 @@ def test_a_server_that_is_down_changes_nothing(served: Visitor, server: FaultSer
     assert (answer.status_code, "lorebank doctor" in words(answer.text)) == (503, True)
 
 
+def test_what_was_typed_is_not_lost_with_the_server(served: Visitor, server: FaultServer) -> None:
+    """It stands in the form, to be sent again."""
+    [known] = served.told(AISLE)
+    fields = {**served.form("/memory", "/memory/correct", id=known), "content": WINDOW}
+    server.stop()
+    answer = served.post("/memory/correct", **fields)
+    assert f"\n{WINDOW}</textarea>" in answer.text
+    assert [each for each in ("id", "seen") if f'name="{each}" value="{fields[each]}"' not in answer.text] == []
+
+
 def test_what_was_made_of_what_is_linked(local: Visitor) -> None:
     """An observation leads to its sources."""
     local.told(*SEATS)

@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from lorebank._bank import Bank
 from lorebank.inspector import memory, models, naming, searching, timeline, turns, waiting
-from lorebank.inspector.desk import Act, Desk, Show, acted, shown
+from lorebank.inspector.desk import Act, Desk, Show, acted, alone, shown
 from lorebank.inspector.faults import Fault
 from lorebank.inspector.guard import Guard, Keys
 from lorebank.inspector.rendering import failed
@@ -38,11 +38,11 @@ ACTED: tuple[tuple[str, Act, str, str], ...] = (
     ("/outbox/requeue", waiting.requeue, "Outbox", "outbox"),
     ("/outbox/flush", waiting.flush, "Outbox", "outbox"),
     ("/outbox/purge", waiting.purge, "Outbox", "outbox"),
-    ("/memory/correct", memory.correct, "Memory", ""),
-    ("/memory/invalidate", memory.invalidate, "Memory", ""),
-    ("/memory/revalidate", memory.revalidate, "Memory", ""),
-    ("/memory/undo", memory.undo, "Memory", ""),
-    ("/memory/forget", memory.forget, "Forget", ""),
+    ("/memory/correct", alone(memory.correct), "Memory", ""),
+    ("/memory/invalidate", alone(memory.invalidate), "Memory", ""),
+    ("/memory/revalidate", alone(memory.revalidate), "Memory", ""),
+    ("/memory/undo", alone(memory.undo), "Memory", ""),
+    ("/memory/forget", alone(memory.forget), "Forget", ""),
 )
 """The forms: each changes something."""
 

@@ -104,7 +104,7 @@ def shown(desk: Desk, show: Show, title: str, menu: str) -> Callable[[Request], 
 
 
 def acted(desk: Desk, act: Act, title: str, menu: str) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint of a form: it changes something, one after the other, and leads to a page that says so."""
+    """The endpoint of a form: it changes something, and leads to a page that says so."""
 
     async def endpoint(request: Request) -> Response:
         form = await _form(request)
@@ -113,13 +113,22 @@ def acted(desk: Desk, act: Act, title: str, menu: str) -> Callable[[Request], Aw
         if not same(form.get(SECRET, ""), desk.keys.form):
             return PlainTextResponse("This form is not one of the inspector's: load the page anew.", 403)
         try:
-            async with desk.changes.turn:
-                outcome = await act(desk, Asked(form))
+            outcome = await act(desk, Asked(form))
         except LorebankError as error:
             outcome = failed(told(error), title, menu)
         return desk.page(outcome, request) if isinstance(outcome, Page) else desk.moved(outcome)
 
     return endpoint
+
+
+def alone(act: Act) -> Act:
+    """A change of a memory: one at a time, so that what a page has seen is what it changes."""
+
+    async def locked(desk: Desk, asked: Asked) -> Page | Moved:
+        async with desk.changes.turn:
+            return await act(desk, asked)
+
+    return locked
 
 
 async def _form(request: Request) -> Mapping[str, str] | None:

@@ -42,16 +42,18 @@ async def _page(desk: Desk, found: Memory, *, typed: str | None = None, conflict
 
 
 async def correct(desk: Desk, asked: Asked) -> Page | Moved:
-    """Changes the text."""
-    before, typed = await desk.bank.aget(asked.id()), _typed(asked)
+    """Changes the text. What was typed is kept where memory can't be asked."""
+    typed, before = _typed(asked), await attempt(desk.bank.aget(asked.id()))
+    if isinstance(before, Fault):
+        values = {"fault": before, "typed": typed, "id": asked.id(), "seen": asked.text("seen")}
+        return Page("unsaved.html", "Not corrected yet", "", values, before.status)
     if asked.text("seen") != fingerprint(before.text):
         return await _page(desk, before, typed=typed, conflict=CHANGED)
     if typed == _lines(before.text).strip():
         return await _page(desk, before, conflict="Nothing was changed: the text is the same.")
-    try:
-        after = await desk.bank.aupdate(before.id, content=typed)
-    except UsageError as error:
-        return await _page(desk, before, typed=typed, conflict=f"Nothing was changed: {error}.")
+    after = await attempt(desk.bank.aupdate(before.id, content=typed))
+    if isinstance(after, Fault):
+        return await _page(desk, before, typed=typed, conflict=f"Nothing was changed: {after.found} {after.todo}")
     number = desk.changes.add("corrected", before, after, desk.now())
     return Moved(_at(after), "The memory is corrected.", number)
 

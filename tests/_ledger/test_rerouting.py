@@ -143,6 +143,7 @@ def test_what_the_server_took_stays(ledger: Ledger) -> None:
     assert rows(ledger) == [("http://old", "key", "alice", "accepted")]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of threads, which the child does not use
 def test_a_claim_of_a_process_that_is_gone_holds_nothing(ledger: Ledger) -> None:
     """Its lease need not be waited for."""
     put(ledger, written("a", "one"))
@@ -242,6 +243,7 @@ def killed_at(ledger: Ledger, step: int, work: Callable[[], object]) -> bool:
         os._exit(0)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of threads, which the child does not use
 def test_killed_between_any_two_lines_all_have_moved_or_none(ledger: Ledger) -> None:
     """No write is lost, none is in two places, and the next try does what is left to do."""
     put(ledger, written("a", "one", append=True))

@@ -222,6 +222,7 @@ def killed_at(path: Path, step: int) -> bool:
         os._exit(0)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of threads, which the child does not use
 def test_killed_between_any_two_steps_the_file_is_whole(chat: Path) -> None:
     """It is the old one, or the new one with its backup."""
     before = chat.read_bytes()

@@ -81,8 +81,9 @@ def browser(session: nox.Session) -> None:
         session.run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *lacking, external=True, silent=True, env=quiet)
     if axe is None:
         folder = session.create_tmp()
-        session.run("npm", "pack", "axe-core@4", "--silent", "--pack-destination", folder, external=True)
-        with tarfile.open(max(Path(folder).glob("axe-core-4*.tgz"))) as package:
+        packing = ("npm", "pack", "axe-core@4", "--silent", "--pack-destination", folder)
+        name = str(session.run(*packing, external=True, silent=True)).split()[-1]
+        with tarfile.open(Path(folder, name)) as package:
             package.extract("package/axe.min.js", folder, filter="data")
         axe = str(Path(folder, "package", "axe.min.js").absolute())
     env = {"LOREBANK_AXE": axe, **{name: found[name] or f"/usr/bin/{command}" for name, command in chosen.items()}}

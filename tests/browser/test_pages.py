@@ -78,8 +78,8 @@ def test_axe_finds_what_is_wrong(local: Reader, axe: str) -> None:
     assert "label" in [each.split(":")[0] for each in violations(local, axe)]
 
 
-def test_axe_finds_nothing_on_a_server_s_outbox(served: Reader, axe: str) -> None:
-    """With a dead letter and one that waits."""
+def test_axe_finds_nothing_where_a_server_is_down(served: Reader, axe: str) -> None:
+    """Its outbox with a dead letter and one that waits; what the other pages say instead."""
     from lorebank.testing import Fault
 
     assert served.line is not None
@@ -93,6 +93,10 @@ def test_axe_finds_nothing_on_a_server_s_outbox(served: Reader, axe: str) -> Non
     assert violations(served, axe) == []
     served.activate("Delete")
     assert violations(served, axe) == []
+    for path in ("/?q=seats", "/timeline", "/memory?id=nosuch"):
+        served.open(path)
+        assert served.find("[role=alert]").text
+        assert violations(served, axe) == []
 
 
 def test_everything_can_be_done_by_the_keyboard_alone(local: Reader) -> None:

@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from lorebank import Bank, MissingError
-from lorebank.testing import FaultServer
+from lorebank.testing import Fault, FaultServer
 
 from .conftest import Visitor, words
 
@@ -228,6 +228,16 @@ def test_what_was_typed_is_not_lost_with_the_server(served: Visitor, server: Fau
     answer = served.post("/memory/correct", **fields)
     assert f"\n{WINDOW}</textarea>" in answer.text
     assert [each for each in ("id", "seen") if f'name="{each}" value="{fields[each]}"' not in answer.text] == []
+
+
+def test_a_correction_that_may_have_been_made_is_told_so(served: Visitor, server: FaultServer) -> None:
+    """The server's answer is lost on the way: nobody knows."""
+    [known] = served.told(AISLE)
+    fields = {**served.form("/memory", "/memory/correct", id=known), "content": WINDOW}
+    server.fault(Fault(cut=True), method="PATCH")
+    page = words(served.post("/memory/correct", **fields).text)
+    assert "It is not known whether it was changed" in page
+    assert served.bank.get(known).text == WINDOW
 
 
 def test_what_was_made_of_what_is_linked(local: Visitor) -> None:

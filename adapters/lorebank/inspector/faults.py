@@ -36,7 +36,7 @@ _KINDS: tuple[tuple[type[LorebankError], str, int], ...] = (
     (UnavailableError, "Is the server running? Try again; lorebank doctor finds out what is wrong.", 503),
     (GarbledError, "Is there a Hindsight server at this address, or something else? lorebank doctor finds out.", 502),
     (UnsupportedError, "This is what the backend can't do; everything else works.", 400),
-    (UsageError, "Nothing was changed.", 400),
+    (UsageError, "Look at what was given, and try again.", 400),
 )
 
 

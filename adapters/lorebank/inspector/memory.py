@@ -53,7 +53,8 @@ async def correct(desk: Desk, asked: Asked) -> Page | Moved:
         return await _page(desk, before, conflict="Nothing was changed: the text is the same.")
     after = await attempt(desk.bank.aupdate(before.id, content=typed))
     if isinstance(after, Fault):
-        return await _page(desk, before, typed=typed, conflict=f"Nothing was changed: {after.found} {after.todo}")
+        known = "Nothing was changed" if after.status < 500 else "It is not known whether it was changed"
+        return await _page(desk, before, typed=typed, conflict=f"{known}: {after.found} {after.todo}")
     number = desk.changes.add("corrected", before, after, desk.now())
     return Moved(_at(after), "The memory is corrected.", number)
 

@@ -1,7 +1,8 @@
 """What of a recall is put in front of the model, and which answers only repeat it.
 
 Memories that come from a message which the model sees anyway are left out, and of several that say nearly the same only the
-best is shown. An answer made of what was recalled is not retained again: memory would feed on itself.
+best is shown; those that differ in a name, a number, a day or a negation don't say the same. An answer made of what was
+recalled is not retained again: memory would feed on itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from lorebank._domain.fusion import folded
+from lorebank._domain.likeness import is_fixed
+from lorebank._domain.likeness import words_of as spelled
 from lorebank._domain.memory import Memory
 
 ALIKE = 0.9
@@ -64,11 +67,11 @@ class Room:
 def shown(memories: Sequence[Memory], seen: Seen, room: Room) -> Shown:
     """The memories to show, best first."""
     kept: list[Memory] = []
-    bags: list[frozenset[str]] = []
+    bags: list[_Bag] = []
     dropped: list[str] = []
     left = room.max_tokens
     for memory in memories:
-        bag, cost = frozenset(words_of(memory.text)), room.count(memory.text)
+        bag, cost = _bag(memory.text), room.count(memory.text)
         known = _seen_anyway(memory, seen) or any(_alike(bag, other) for other in bags)
         if known or len(kept) == room.limit or cost > left:
             dropped.append(memory.id)
@@ -88,9 +91,25 @@ def _seen_anyway(memory: Memory, seen: Seen) -> bool:
     return seen.complete or is_echo(memory.text, seen.words)
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    common = len(one & other)
-    return common >= ALIKE * len(one | other) if common else False
+@dataclass(frozen=True, slots=True)
+class _Bag:
+    """The words of a text, without case, and those of them that must not differ."""
+
+    words: frozenset[str]
+    fixed: frozenset[str]
+
+
+def _bag(text: str) -> _Bag:
+    words = list(spelled(text))
+    fixed = (plain for word, plain in words if word[0].isupper() or is_fixed(plain))
+    return _Bag(frozenset(plain for _, plain in words), frozenset(fixed))
+
+
+def _alike(one: _Bag, other: _Bag) -> bool:
+    if not (one.fixed <= other.words and other.fixed <= one.words):
+        return False
+    common = len(one.words & other.words)
+    return common >= ALIKE * len(one.words | other.words) if common else False
 
 
 def is_echo(text: str, recalled: Collection[str]) -> bool:

@@ -57,11 +57,21 @@ class Sketcher:
         return self._numbers.setdefault(term, len(self._numbers))
 
     def _fixed(self, text: str) -> Iterator[str]:
-        for word in _WORD.findall(text):
-            plain = word.casefold().replace("’", "'")
+        for word, plain in words_of(text):
             named = word[0].isupper() and bool(self.terms(word))  # a function word is no name
-            if named or plain in _FIXED or plain.endswith("n't") or any(map(str.isdigit, plain)):
+            if named or is_fixed(plain):
                 yield plain.removesuffix("'s")
+
+
+def words_of(text: str) -> Iterator[tuple[str, str]]:
+    """Each word of a text as it stands there, and without case."""
+    for word in _WORD.findall(text):
+        yield word, word.casefold().replace("’", "'")
+
+
+def is_fixed(plain: str) -> bool:
+    """Whether a word (without case) must not differ: a number, a weekday, a month, a negation."""
+    return plain in _FIXED or plain.endswith("n't") or any(map(str.isdigit, plain))
 
 
 def groups(sketches: Sequence[Sketch]) -> Iterator[tuple[tuple[int, ...], float]]:

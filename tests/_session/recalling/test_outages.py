@@ -317,6 +317,17 @@ def test_near_duplicates_are_thinned(rig: Rig) -> None:
     assert "sold her car" in injection.memories
 
 
+@pytest.mark.parametrize(("one", "other"), [("17", "18"), ("Tuesday", "Thursday"), ("Marta", "Helena"), ("so", "never")])
+def test_what_differs_in_a_detail_that_matters_is_no_duplicate(rig: Rig, one: str, other: str) -> None:
+    """Names, numbers, days and negations decide, however long the text that they stand in."""
+    bank = rig.open(recall={"limit": 3})
+    around = " and ".join(f"the {word} in the hall" for word in ("cello", "harp", "drum", "flute", "organ", "fiddle", "horn"))
+    rig.tell(bank, *[f"Ana will, as agreed, tune {around} for {each} at last." for each in (one, other)])
+    with bank.session("s") as session:
+        injection = session.before_turn([user("What will Ana tune in the hall?")])
+    assert injection.memories.count("as agreed") == 2
+
+
 def test_types_and_filters_of_the_settings_hold(rig: Rig) -> None:
     """Automatic recall reads what the settings say, as the verb does."""
     bank = rig.open(recall={"types": ("observation",)})

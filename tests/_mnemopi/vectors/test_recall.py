@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lorebank import Bank, RankingWeights, open_bank
@@ -17,6 +18,7 @@ Look = Callable[[str], list[Any]]
 Opened = Callable[..., Bank]
 Toy = Callable[..., Any]
 CAT = "A cat sleeps."
+SAID = {"kitten physician": "Cat, doctor.", "automobile baby": "Car, infant.", "feline automobile": "Cat, car."}
 NOTES = [f"note{n} tells of matter{n} and thing{n}" for n in range(300)]
 
 
@@ -31,6 +33,42 @@ def test_what_shares_no_word_is_found_by_its_meaning(opened: Opened, toy: Toy) -
     bank.flush()
     assert texts(bank, "kitten") == [CAT]
     assert texts(bank, "feline sleeps")[0] == CAT
+
+
+MANY = [f"note{n} tells of matter{n}" for n in range(3_000)]
+
+
+def test_the_oldest_of_thousands_is_found_by_its_meaning(opened: Opened, toy: Toy) -> None:
+    """The whole bank is compared, not what is newest."""
+    bank = opened(toy("toy-256", 256))
+    bank.retain([CAT, *MANY])
+    assert bank.flush(timeout=30).done
+    assert texts(bank, "kitten") == [CAT]
+
+
+def test_an_embedder_to_which_everything_is_alike_is_understood(opened: Opened, toy: Toy) -> None:
+    """Where the cosines of unrelated texts are near 0.9, what is near stands out all the same, and nothing else does."""
+    embedder = toy("lopsided-256", 256)
+    own = embedder._vector
+    embedder._vector = lambda text: own(text) + 3.5 * len(text.split()) ** 0.5
+    vectors = np.array(embedder.embed([*SAID.values(), *MANY[:50], "unheard unseen"], kind="query"))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert (vectors[:-1] @ vectors[-1]).min() > 0.8
+    bank = opened(embedder)
+    bank.retain([*MANY[:1_500], *SAID.values(), *MANY[1_500:]])
+    assert bank.flush(timeout=30).done
+    assert {query: texts(bank, query)[:1] for query in SAID} == {query: [text] for query, text in SAID.items()}
+    assert [query for n in range(20) if texts(bank, query := f"unheard{n} unseen{n}")] == []
+
+
+def test_a_query_is_embedded_as_one(opened: Opened, toy: Toy) -> None:
+    """And no memory as a query: models that tell the two apart are told."""
+    bank = opened(embedder := toy())
+    bank.retain(CAT)
+    bank.flush()
+    assert texts(bank, "kitten sleeps") == [CAT]
+    assert (embedder.asked["query"], CAT in embedder.asked["passage"]) == (["kitten sleeps"], True)
+    assert "kitten sleeps" not in embedder.asked["passage"]
 
 
 def test_without_an_embedder_it_is_not_found(bank: Bank) -> None:

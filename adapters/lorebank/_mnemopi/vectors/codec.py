@@ -2,7 +2,8 @@
 
 A stored vector is its largest absolute value divided by 127 (a little-endian float32), then each dimension in these
 steps. The cosine of two vectors then is off by less than 0.005 on average. The sign bits of all dimensions, padded to
-whole words of 64 bits, are compared first: vectors that agree in many signs are near each other.
+whole words of 64 bits, are compared first: vectors that agree in many signs are near each other. Where all vectors of an
+embedder lie around one point (the cosines of unrelated texts are then 0.7 or more), signs are those of what is left without it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from lorebank.errors import GarbledError
 
 Matrix = NDArray[np.float32]
 """One vector a row."""
+Centre = NDArray[np.float32]
+"""One vector."""
 Signs = NDArray[np.uint64]
 """Packed sign bits, one vector a row."""
 
@@ -60,9 +63,9 @@ def unpacked(blobs: Sequence[bytes], dimensions: int) -> Matrix:
     return found
 
 
-def signs(vectors: Matrix) -> Signs:
-    """The packed sign bits."""
-    bits = np.packbits(vectors > 0, axis=1)
+def signs(vectors: Matrix, centre: Centre | float = 0.0) -> Signs:
+    """The packed sign bits, seen from `centre`."""
+    bits = np.packbits(vectors > centre, axis=1)
     width = -(-bits.shape[1] // 8) * 8
     padded = np.zeros((len(bits), width), np.uint8)
     padded[:, : bits.shape[1]] = bits

@@ -100,7 +100,8 @@ class VectorIndex:
             last = int(rows[-1][0])
             numbers, keys = (np.fromiter((row[at] for row in rows), np.int64, len(rows)) for at in (0, 1))
             speakers |= {row[3] for row in rows if row[3]}
-            parts.append((numbers, keys, codec.signs(codec.unpacked([row[2] for row in rows], model.dimensions))))
+            vectors = codec.unpacked([row[2] for row in rows], model.dimensions)
+            parts.append((numbers, keys, codec.signs(vectors, model.centre)))
         if last == known.last and dropped <= known.dropped:
             return known
         numbers, keys = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

@@ -50,7 +50,7 @@ class Meaning:
 
     def nearest(self, connection: Source) -> Keys:
         """The keys of the memories that are nearer to the query than `NEAR`, nearest first; they are compared exactly."""
-        signs, found = codec.signs(self.query), dict[int, float]()
+        signs, found = codec.signs(self.query, self.model.centre), dict[int, float]()
         for each in self.held:
             rows = store.by_number(connection, self.model.number, each.bank, each.nearest(signs, CANDIDATES).tolist())
             found |= self._compared(rows)
@@ -110,7 +110,7 @@ class Asked:
 def _usual(query: Matrix, model: Model, held: Sequence[Held]) -> tuple[float, float, float]:
     """Mean and deviation of the query's similarity to what the banks hold, and its deviation among common sentences."""
     samples = [each.sample for each in held]
-    common = codec.unpacked_all(model.background or b"", model.dimensions)
+    common = model.common
     lacking = max(0, USUAL - sum(map(len, samples)))
     cosines = np.concatenate([*samples, common[:lacking]]) @ query[0]
     spread = float((common @ query[0]).std()) if len(common) else 0.0

@@ -17,6 +17,8 @@ from lorebank._database.engine import Database
 from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.rows import ROLES
 from lorebank._mnemopi.schema import key_range
+from lorebank._mnemopi.vectors import codec
+from lorebank._mnemopi.vectors.codec import Centre, Matrix
 from lorebank.errors import UsageError
 
 Keys = NDArray[np.int64]
@@ -41,6 +43,10 @@ _BY_NUMBER = spoken("SELECT v.key, v.vector FROM {vectors_by_number} WHERE v.mod
 _BY_KEY = spoken("SELECT v.key, v.vector FROM {vectors_by_key} AND v.model = ?")
 
 
+LOPSIDED = 0.2
+"""From this mean cosine of common sentences on, an embedder's vectors lie to one side."""
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """An embedder, as a file knows it."""
@@ -48,6 +54,19 @@ class Model:
     number: int
     dimensions: int
     background: bytes | None
+
+    @property
+    def common(self) -> Matrix:
+        """The vectors of common sentences, one a row; none before there are others."""
+        return codec.unpacked_all(self.background or b"", self.dimensions)
+
+    @property
+    def centre(self) -> Centre | float:
+        """The point that its vectors lie around, as the common sentences tell it, where they lie to one side."""
+        if not len(self.common):
+            return 0.0
+        mean: Centre = self.common.mean(0)
+        return mean if mean @ mean >= LOPSIDED else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lorebank import Bank, Memory, UnavailableError
+from lorebank._domain.memory import TOOL
 from lorebank.seams import Consolidated, Event
 from lorebank.testing import ScriptedCompleter
 
@@ -136,6 +137,27 @@ def test_an_observation_ends_with_the_first_of_its_sources(place: str, worked: W
     assert observations(bank)[0].valid_until == ends
     clock.now += timedelta(days=8)
     assert observations(bank) == []
+
+
+def test_an_observation_is_as_sure_as_the_least_sure_of_its_sources(place: str, worked: Worked) -> None:
+    """One that a tool wrote among those that were stated makes it a tool's."""
+    bank = worked(place)
+    bank.retain(SEATS[:2])
+    bank.write(SEATS[2], {}, TOOL)
+    bank.consolidate()
+    assert [memory.veracity for memory in observations(bank)] == ["tool"]
+
+
+def test_what_holds_no_longer_is_not_consolidated(place: str, worked: Worked, clock: Any) -> None:
+    """What has expired or was invalidated before is in no observation."""
+    bank = worked(place)
+    bank.retain([*SEATS, "Ana paid extra for the aisle seat on the flight back."])
+    bank.retain("Ana has the aisle seat 4711 on the flight.", valid_until=clock.now + timedelta(hours=1))
+    bank.invalidate(str(bank.retain("Ana has the aisle seat 4712 on the flight.").stored[0].id))
+    clock.now += timedelta(hours=2)
+    bank.consolidate()
+    [found] = observations(bank)
+    assert (len(found.derived_from), "471" in found.text, found.valid_until) == (4, False, None)
 
 
 @pytest.mark.parametrize("age", [timedelta(hours=25), timedelta(days=8), timedelta(days=400)])

@@ -1,0 +1,106 @@
+"""The order of what is found: one scale for all, who said it counts, and no setting is without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lorebank import Bank, Item, RankingWeights, open_bank
+from lorebank._domain.memory import APPLICATION, EXTRACTION, TOOL, TRANSCRIPT, Writer
+
+Toy = Callable[..., Any]
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+SEAT = "Ana prefers the aisle seat on long flights."
+CHATTER = [f"We spoke about shelf{n} and jar{n} in the morning." for n in range(60)]
+
+
+def texts(bank: Bank, query: str, **options: Any) -> list[str]:
+    return [memory.text for memory in bank.recall(query, **options)]
+
+
+@pytest.mark.parametrize(
+    ("more", "less"), [(APPLICATION, EXTRACTION), (TOOL, EXTRACTION), (APPLICATION, TRANSCRIPT), (EXTRACTION, TRANSCRIPT)]
+)
+def test_what_was_stated_comes_before_what_was_only_heard(bank: Bank, more: Writer, less: Writer) -> None:
+    """Of two that match alike, what was told to memory on purpose is first, though the other is a year younger."""
+    bank.write("The cello stands in hall one.", {"timestamp": NOON}, more)
+    bank.write("The cello stands in hall two.", {"timestamp": NOON + timedelta(days=365)}, less)
+    assert texts(bank, "Where does the cello stand?") == ["The cello stands in hall one.", "The cello stands in hall two."]
+
+
+def test_importance_brings_in_nothing_and_erases_nothing(bank: Bank) -> None:
+    """The most important and newest memory is not found where it does not match; the least important is where it does."""
+    bank.retain(SEAT, importance=0.0, timestamp=NOON)
+    bank.retain("The boiler was repaired.", importance=1.0, timestamp=NOON + timedelta(days=365))
+    assert texts(bank, "Which seat does Ana prefer on flights?") == [SEAT]
+
+
+def test_scores_of_all_banks_are_on_one_scale(url: str) -> None:
+    """Whichever of two banks holds a memory, the list has the same order and the same scores."""
+    told = [SEAT, "Ana took a long flight.", "Ana sold a seat.", *CHATTER]
+    found = []
+    for shared in (told[:1], told[1:2], told[2:], []):
+        name = f"alice-{len(found)}"
+        with open_bank(url, bank=name, shared=f"{name}-shared") as bank:
+            bank.retain([Item(text, timestamp=NOON) for text in told if text not in shared])
+            if shared and bank.shared is not None:
+                bank.shared.retain([Item(text, timestamp=NOON) for text in shared])
+            found.append([(m.text, m.score) for m in bank.recall("Which seat does Ana prefer on long flights?")])
+    assert [text for text, _ in found[0]] == told[:3]
+    assert found == [found[0]] * 4
+
+
+@pytest.mark.parametrize("length", [5, 50, 500])
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_question_is_answered_in_a_prompt_of_any_length(bank: Bank, length: int, place: str) -> None:
+    """The words that say nothing here, before or after it, cost it nothing."""
+    bank.retain([SEAT, *CHATTER])
+    asked = "Which seat does Ana prefer?"
+    around = " ".join(f"padding{n}" for n in range(length - 5))
+    prompt = f"{asked}\n{around}" if place == "first" else f"Prior context: {around}\n{asked}"
+    assert texts(bank, prompt)[0] == SEAT
+
+
+def test_last_week_is_not_whatever_came_since(bank: Bank) -> None:
+    """A named time is an interval: what is newer than it has no more of it than what is older."""
+    days = {"older": -20, "last week": -7, "this week": 0}
+    bank.retain([Item(f"Ana practised the cello: {name}.", timestamp=NOON + timedelta(days=day)) for name, day in days.items()])
+    found = bank.recall("What did Ana practise last week?", query_timestamp=NOON, explain=True)
+    assert found[0].text == "Ana practised the cello: last week."
+    assert [bool(memory.signals and memory.signals.get("period")) for memory in found] == [True, False, False]
+
+
+QUESTIONS = ("When did Ana move to Berlin in March?", "Where does Ana live?", "kitten sleeps")
+
+
+def signals_of(bank: Bank) -> set[str]:
+    """All that adds anything to any answer."""
+    return {name for query in QUESTIONS for memory in bank.explain(query) for name in memory.signals or ()}
+
+
+def test_no_weight_is_without_effect(url: str, toy: Toy) -> None:
+    """Each has its part in some score, and none once it is 0."""
+    chat = [("Ben", "When did you move to Berlin?"), ("Ana", "Yesterday I moved to Berlin."), ("Ben", "A cat sleeps.")]
+    with open_bank(url, bank="alice", embedder=toy()) as bank:
+        said = [Item(text, session="s", speaker=who, timestamp=NOON + timedelta(days=n)) for n, (who, text) in enumerate(chat)]
+        bank.retain([*said, "Ana lives in Berlin.", *CHATTER])
+        assert bank.flush(timeout=30).done
+        assert signals_of(bank) >= set(RankingWeights.model_fields)
+    left = []
+    for name in RankingWeights.model_fields:
+        with open_bank(url, bank="alice", embedder=toy(), mnemopi={"ranking": RankingWeights(**{name: 0})}) as bank:
+            left += [name] if name in signals_of(bank) else []
+    assert left == []
+
+
+def test_asking_writes_nothing(bank: Bank, bytes_of: Callable[[], bytes]) -> None:
+    """However often memory is read, no counter is kept: readers never wait for writers."""
+    known = bank.retain([SEAT, *CHATTER]).stored[0].id
+    before = bytes_of()
+    for _ in range(3):
+        assert texts(bank, "Which seat does Ana prefer?")[0] == SEAT
+        assert (bank.get(str(known)).text, bool(bank.list()), bool(bank.reflect("Ana's seat").based_on)) == (SEAT, True, True)
+    assert bytes_of() == before

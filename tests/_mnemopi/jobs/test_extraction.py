@@ -47,6 +47,16 @@ def test_a_fact_becomes_a_memory_beside_its_source(place: str, worked: Worked, c
     assert bank.check().ok
 
 
+def test_a_fact_ends_when_its_source_does(place: str, worked: Worked, clock: Any) -> None:
+    """It is recalled no longer than what it was found in."""
+    bank = worked(place, script(fact("The user lives in Bergen.")), consolidation=False)
+    bank.retain(MOVED, valid_until=(ends := clock.now + timedelta(hours=1)))
+    assert [memory.valid_until for memory in extracted(flushed(bank))] == [ends]
+    assert bank.recall("Where does the user live?").state == "found"
+    clock.now = ends
+    assert (extracted(bank), bank.recall("Where does the user live?").state) == ([], "nothing")
+
+
 def test_what_its_message_does_not_say_is_dropped(place: str, worked: Worked) -> None:
     """A strange name, a strange number, mostly other words, a message that is not there; events count them."""
     events: list[Event] = []

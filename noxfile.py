@@ -57,8 +57,9 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole test suite but the browser's, on all cores."""
-    python(session, "pytest", "-q", "-n", "auto", "--ignore", "tests/browser", *session.posargs)
+    """The whole test suite but the browser's: two workers a core, since half of the time a test waits for a server or a disk."""
+    workers = str(2 * (os.cpu_count() or 1))
+    python(session, "pytest", "-q", "-n", workers, "--ignore", "tests/browser", *session.posargs)
 
 
 @nox.session

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from lorebank import Bank, GarbledError, UnavailableError, UnsupportedError, UsageError, open_bank
+from lorebank import Bank, GarbledError, Item, UnavailableError, UnsupportedError, UsageError, open_bank
 from lorebank._mnemopi.backend import MnemopiBackend
 from lorebank.seams import Completer
 from lorebank.testing import Asked, ScriptedCompleter
@@ -165,6 +167,29 @@ def test_without_a_completer_a_schema_is_unsupported(bank: Bank) -> None:
     with pytest.raises(UnsupportedError, match="response_schema"):
         bank.reflect("What does Ana play?", response_schema={"type": "object"})
     assert bank.reflect("What does Ana play?").text.startswith("Based on recalled memories:")
+
+
+MOVES = [
+    Item("I live in Berlin.", timestamp=datetime(2026, 1, 10, tzinfo=UTC)),
+    Item("I moved to Lisbon.", timestamp=datetime(2026, 6, 1, tzinfo=UTC)),
+]
+
+
+def test_without_a_completer_what_held_before_comes_after_what_holds_now(bank: Bank) -> None:
+    """Under a heading of its own."""
+    bank.retain(MOVES)
+    now, _, before = bank.reflect("Where do I live?").text.partition("What held before:")
+    assert ("Lisbon" in now, "Berlin" in now, "Berlin" in before) == (True, False, True)
+
+
+def test_a_completer_hears_what_was_replaced_and_what_to_do_where_memories_contradict(scripted: Scripted) -> None:
+    """The number of what took its place stands with a memory; contradictions that dates don't settle are to be named."""
+    bank, completer = scripted(lambda _prompt: said(("Ana lives in Lisbon.", [1])))
+    bank.retain(MOVES)
+    bank.reflect("Where do I live?")
+    [asked] = [each for each in completer.asked if "Answer this question" in each.prompt]  # others are follow-up work's
+    assert re.search(r"\(2026-01-10, replaced by \[\d\]\) I live in Berlin", asked.prompt)
+    assert "say that they contradict each other" in asked.prompt
 
 
 async def test_the_twins_reflect_and_refresh_with_the_completer(scripted: Scripted) -> None:

@@ -186,8 +186,11 @@ def reflect_text(reflection: Reflection) -> str:
 
 
 def ranked_reflection(memories: Sequence[Memory]) -> str:
-    """A reflection without a model: the ranked memories themselves."""
-    return "\n".join(["Based on recalled memories:", "", *bullets(memories, style="mnemopi")]) if memories else ""
+    """A reflection without a model: the ranked memories themselves, what holds now before what held before that."""
+    held = [memory for memory in memories if memory.superseded_by is None]
+    former = [memory for memory in memories if memory.superseded_by is not None]
+    parts = (("Based on recalled memories:", held), ("What held before:", former))
+    return "\n\n".join("\n".join([title, "", *bullets(part, style="mnemopi")]) for title, part in parts if part)
 
 
 def edit_text(operation: str, memory_id: str, replacement_id: str | None = None) -> str:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -107,6 +108,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # loads and compiles all that a life needs
         for url in (f"sqlite:///{folder}/memory.db", "http://127.0.0.1:9"):
             live(url, f"{folder}/outbox.db", f"{folder}/log", 0, "ids", 0)
+        for thread in set(threading.enumerate()) - {threading.main_thread()}:
+            thread.join(60)  # forks in the midst of something are another test's
     for line in sys.stdin:
         url, ledger, log, life, style, last = line.split()
         child = os.fork()

@@ -154,6 +154,21 @@ class Database(Forkable):
 
     def close(self) -> None:
         """Closes the connections. The next use opens the database anew."""
+        with self.touched():
+            self._dispose()
+
+    @contextmanager
+    def touched(self) -> Generator[None]:
+        """Something else than a transaction uses the database's driver: a fork waits for it, too, since a child forked in the
+        midst of a driver's call inherits a lock that nobody will release.
+        """
+        self._uses.enter()
+        try:
+            yield
+        finally:
+            self._uses.leave()
+
+    def _dispose(self) -> None:
         with self._opening:
             live, self._live = self._live, None
         if live is not None:
@@ -162,7 +177,7 @@ class Database(Forkable):
     def before_fork(self) -> None:
         """Lets running transactions end, keeps new ones waiting, and closes the database."""
         self._uses.pause(self.settings.busy_timeout)
-        self.close()
+        self._dispose()
 
     def after_fork_in_parent(self) -> None:
         self._uses.resume()
@@ -174,13 +189,11 @@ class Database(Forkable):
     @contextmanager
     def _used(self) -> Generator[Live]:
         """The open database; a fork waits until it is no longer used. Errors of the driver become ours."""
-        self._uses.enter()
-        try:
-            yield self._opened()
-        except self.place.errors as error:
-            raise self.place.explain(error) from error
-        finally:
-            self._uses.leave()
+        with self.touched():
+            try:
+                yield self._opened()
+            except self.place.errors as error:
+                raise self.place.explain(error) from error
 
     def _opened(self) -> Live:
         live = self._live

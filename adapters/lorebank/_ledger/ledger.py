@@ -94,7 +94,7 @@ class Ledger:
         """Moves the file aside and begins a new one; what was readable of a damaged one is carried over."""
         path = self.path
         self.database.close()
-        with rescue.guarded(path):
+        with self.database.touched(), rescue.guarded(path):
             if word == "damaged" and rescue.sound(path):
                 return  # somebody else has repaired it
             if word == "newer" and self._usable():

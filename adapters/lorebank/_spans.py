@@ -17,7 +17,10 @@ from lorebank._domain.ports import Backend
 from lorebank._domain.scope import Scope
 
 VERBS = frozenset(
-    "retain recall reflect get list update invalidate revalidate forget clear consolidate stats check flush".split()  # noqa: SIM905
+    """
+    retain recall reflect get list tags update invalidate revalidate entities forget clear purge consolidate stats health check
+    flush
+    """.split()  # noqa: SIM905 - a word list reads better as one text
 )
 """The verbs of the port that are spans, each named `lorebank.<verb>`."""
 

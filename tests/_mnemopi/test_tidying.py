@@ -95,3 +95,17 @@ def test_a_merge_waits_for_no_other_writer(url: str, file: Path, monkeypatch: py
         for number in range(4, 8):
             bank.retain(batch(number))
         assert pieces(file) < 4
+
+
+@pytest.mark.usefixtures("early")
+def test_a_merge_that_fails_fails_no_write(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memories are stored by then: whoever wrote them is told so."""
+
+    def broken(*_: object, **__: object) -> bool:
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr("lorebank._mnemopi.dialects.sqlite.merge", broken)
+    with open_bank(url, bank="alice") as bank:
+        for number in range(4):
+            assert len(bank.retain(batch(number)).stored) == 40
+        assert bank.stats().memories == 160

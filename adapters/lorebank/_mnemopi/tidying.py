@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from lorebank._database.driver import rows_of
 from lorebank._database.engine import Database
 from lorebank._mnemopi.dialects import speech_of
-from lorebank.errors import UnavailableError
+from lorebank.errors import LorebankError
 
 AT_LEAST = 1_024
 """New memories that are worth a merge ..."""
@@ -27,15 +29,15 @@ class Tidying:
         self._merging = False
 
     def wrote(self, count: int) -> None:
-        """So many memories are new; what was written is safe already, whatever comes of the merge."""
+        """So many memories are new. What was written is safe already: no fault of the merge reaches who wrote it."""
         self._new += count
-        if not self._merging and not self._due():
-            return
-        try:
-            with self._database.alone(0) as connection:
-                more = speech_of(self._database).merge(connection, PAGES, begin=not self._merging)
-        except UnavailableError:
-            return
+        with suppress(LorebankError):
+            if self._merging or self._due():
+                self._step()
+
+    def _step(self) -> None:
+        with self._database.alone(0) as connection:
+            more = speech_of(self._database).merge(connection, PAGES, begin=not self._merging)
         if not self._merging:
             self._new = 0
         self._merging = more

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +137,40 @@ def test_a_bank_travels_to_other_processes(bank: Bank) -> None:
         receipts = list(pool.map(bank.retain, ["fact one", "fact two", "fact three"]))
     assert [len(receipt.stored) for receipt in receipts] == [1, 1, 1]
     assert sorted(memory.text for memory in bank.list()) == ["fact one", "fact three", "fact two"]
+
+
+CLOSING = """
+import os, sys, threading, time
+from lorebank import open_bank
+from lorebank._database.sqlite import LiveFile
+
+bank = open_bank(sys.argv[1], bank="alice")
+bank.retain("before the fork")
+database = bank._connections.backend.database
+begun, closed, dispose = threading.Event(), [], LiveFile.dispose
+
+def slowly(live):
+    if threading.current_thread() is not threading.main_thread():
+        begun.set()
+        while not database._uses._paused:
+            time.sleep(0.001)
+        closed.append(True)
+    dispose(live)
+
+LiveFile.dispose = slowly
+thread = threading.Thread(target=database.close)
+thread.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    os._exit(0 if closed else 1)
+thread.join()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_fork_waits_for_a_thread_that_closes_the_database(file: Path) -> None:
+    """A child that is forked in the midst of it would inherit SQLite's lock, and wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSING, f"sqlite:///{file}"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "0\n"

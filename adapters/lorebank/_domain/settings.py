@@ -238,16 +238,16 @@ class RankingWeights(Settings):
     """
 
     speaker: Weight = 0.7
-    previous: Weight = 0.15
-    following: Weight = 0.15
+    around: Weight = 0.5
     reply: Weight = 0.5
     session: Weight = 0.4
     together: Weight = 0.2
     period: Weight = 0.5
-    time_words: Weight = 0.22
+    time_words: Weight = 0.3
+    title: Weight = 0.4
+    own: Weight = 0.15
     question: Weight = 0.15
     length: Weight = 0.15
-    coverage: Weight = 0.15
     fact: Weight = 0.5
     meaning: Weight = 0.8
     meaning_around: Weight = 0.35
@@ -261,14 +261,12 @@ class RankingWeights(Settings):
         """The tuned preset, for long chats between named people."""
         return cls(
             speaker=1.0,
-            previous=0.2,
-            following=0.3,
-            session=0.8,
+            around=0.7,
+            session=0.6,
             period=1.0,
             time_words=0.45,
             question=0.3,
             length=0.3,
-            coverage=0.3,
         )
 
 

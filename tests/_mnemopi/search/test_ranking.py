@@ -73,7 +73,7 @@ def test_last_week_is_not_whatever_came_since(bank: Bank) -> None:
     assert [bool(memory.signals and memory.signals.get("period")) for memory in found] == [True, False, False]
 
 
-QUESTIONS = ("When did Ana move to Berlin in March?", "Where does Ana live?", "kitten sleeps")
+QUESTIONS = ("When did Ana move to Berlin in March?", "Where does Ana live?", "kitten sleeps", "Which book does Ana like?")
 
 
 def signals_of(bank: Bank) -> set[str]:
@@ -86,7 +86,7 @@ def test_no_weight_is_without_effect(url: str, toy: Toy) -> None:
     chat = [("Ben", "When did you move to Berlin?"), ("Ana", "Yesterday I moved to Berlin."), ("Ben", "A cat sleeps.")]
     with open_bank(url, bank="alice", embedder=toy()) as bank:
         said = [Item(text, session="s", speaker=who, timestamp=NOON + timedelta(days=n)) for n, (who, text) in enumerate(chat)]
-        bank.retain([*said, "Ana lives in Berlin.", *CHATTER])
+        bank.retain([*said, "Ana lives in Berlin.", 'Ana likes the book "Dune".', *CHATTER])
         assert bank.flush(timeout=30).done
         assert signals_of(bank) >= set(RankingWeights.model_fields)
     left = []
@@ -94,6 +94,29 @@ def test_no_weight_is_without_effect(url: str, toy: Toy) -> None:
         with open_bank(url, bank="alice", embedder=toy(), mnemopi={"ranking": RankingWeights(**{name: 0})}) as bank:
             left += [name] if name in signals_of(bank) else []
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("query", "better", "worse"),
+    [
+        ("Which novels does Ben know?", 'Ben knows novels, "The Long Ferry".', "Ben knows novels, dozens of them."),
+        ("the pottery class", "I took the pottery class.", "Someone took the pottery class."),
+    ],
+    ids=["a title", "one's own"],
+)
+def test_what_answers_goes_before_what_only_matches(bank: Bank, query: str, better: str, worse: str) -> None:
+    """A title where works are asked for, and what somebody tells of themselves, before the same words without it."""
+    bank.retain([Item(text, timestamp=NOON) for text in (better, worse, *CHATTER)])
+    assert texts(bank, query)[:2] == [better, worse]
+
+
+def test_the_messages_around_an_answer_help_it(bank: Bank) -> None:
+    """Two messages to either side count, a third doesn't."""
+    chat = ["The ferry leaves at nine.", "Hm.", "Tickets are red.", "Hm.", "Hm.", "Hm.", "Tickets are blue.", "Hm.", "Hm."]
+    bank.retain([*(Item(text, session="s", timestamp=NOON) for text in chat), *CHATTER])
+    found = {memory.text: memory.signals or {} for memory in bank.explain("ferry tickets")}
+    assert found["Tickets are red."]["around"] > 0
+    assert found["Tickets are blue."].get("around", 0) == 0
 
 
 def test_asking_writes_nothing(bank: Bank, bytes_of: Callable[[], bytes]) -> None:

@@ -1,11 +1,11 @@
-"""What a text is like: time words, and how much of it asks."""
+"""What a text is like: time words, how much of it asks, whether it tells of its speaker, whether it has a title."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from lorebank._mnemopi.search.terms import words
-from lorebank._mnemopi.search.traits import asking, question_share, time_words, traits
+from lorebank._mnemopi.search.traits import asking, of_own, question_share, time_words, titled, traits
 
 
 def packed(text: str) -> NDArray[np.int64]:
@@ -54,6 +54,36 @@ def test_packed_traits_give_the_share_back(text: str, share: float) -> None:
     assert asking(packed(text)).tolist() == [share]
 
 
-def test_both_traits_fit_one_number() -> None:
-    """Bit 0 for time words, the rest for questions."""
-    assert [traits(text, words(text)) for text in ("Tea.", "Today.", "Tea?", "Today?")] == [0, 1, 12, 13]
+@pytest.mark.parametrize("text", ["I left.", "That's MY cup", "we met", "Ich gehe.", "mi casa", "mon chat", "私は行く", "我们"])
+def test_words_of_oneself_are_seen(text: str) -> None:
+    """In several languages and any case."""
+    assert of_own(packed(text)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("text", ["", "You left.", "Ian met Myra", "III", "彼は行く"])
+def test_other_words_are_not_of_oneself(text: str) -> None:
+    """Whole words only."""
+    assert of_own(packed(text)).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ('I read "Dune".', 1.0),
+        ("„Der Prozess“", 1.0),
+        ("«Nada»", 1.0),
+        ("「銀河鉄道」", 1.0),
+        ('5" and 6', 0.0),
+        ('""', 0.0),
+        ("It's", 0.0),
+    ],
+)
+def test_titles_are_in_quotation_marks(text: str, share: float) -> None:
+    """Of any kind; an apostrophe and an inch are none."""
+    assert titled(packed(text)).tolist() == [share]
+
+
+def test_all_traits_fit_one_number() -> None:
+    """Bit 0 for time words, three for questions, one for oneself, one for titles."""
+    told = ("Tea.", "Today.", "Tea?", "Today?", "I.", '"Tea leaves"', 'My "tea" today?')
+    assert [traits(text, words(text)) for text in told] == [0, 1, 12, 13, 32, 64, 32 + 64 + 13]

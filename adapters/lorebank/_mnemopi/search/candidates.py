@@ -4,8 +4,7 @@ Each term's memories are read from the full-text index within the banks' key ran
 those of the banks asked and nothing of another bank can weigh in. A term that is common in a large bank is read up to a
 bound (its newest memories), unless a tag filter may leave out just those; it still counts in the scoring. The best by
 summed weight, as many as the budget says and the filters admit, form the pool. Where the query has a vector, half as many
-that are nearest in meaning join them, from the whole of the banks. So do the messages right before and after the first of
-both.
+that are nearest in meaning join them, from the whole of the banks. So do the messages around the first of both.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ PERIOD_AT_MOST = 2_000
 SMALL = 30
 """Rarity in a bank with fewer memories is taken as in one with so many: two memories about Ana don't make "Ana" a
 common word."""
+AROUND = (-2, -1, 1, 2)
+"""Which messages of a session are a message's neighbours: the two before it and the two after it."""
 NEIGHBOURED = 25
 """Neighbours are read of so many of the best matches: further down they never reached a result (measured)."""
 
@@ -245,7 +246,7 @@ def _admitted(connection: Source, keys: Keys, admit: Filter, size: int) -> tuple
     while start < len(keys) and len(matched) < size:
         wanted: list[int] = keys[start : start + page].tolist()
         known = set(wanted)
-        near = {key + step for key in wanted[:NEIGHBOURED] for step in (-1, 1)} - known
+        near = {key + step for key in wanted[:NEIGHBOURED] for step in AROUND} - known
         rows = {row[0]: row for row in admit.admitted(connection, _BY_KEY, wanted + list(near))}
         matched += [rows[key] for key in wanted if key in rows]
         beside += [row for key, row in rows.items() if key not in known]
@@ -256,13 +257,13 @@ def _admitted(connection: Source, keys: Keys, admit: Filter, size: int) -> tuple
 def _neighbours(
     connection: Source, matched: Sequence[Row], leading: Sequence[Row], beside: Sequence[Row], admit: Filter
 ) -> list[Row]:
-    """The messages right before and after the leading ones in their sessions, where they are not matched themselves.
+    """The messages around the leading ones in their sessions, where they are not matched themselves.
 
     Most arrived right beside them; where sessions took turns, the rest is read by place.
     """
     known = set(_places(matched))
     wanted = {
-        (bank, session, place + step) for bank, session, place in _places(leading) for step in (-1, 1) if place + step >= 0
+        (bank, session, place + step) for bank, session, place in _places(leading) for step in AROUND if place + step >= 0
     } - known
     found = [row for row, place in zip(beside, _places(beside), strict=True) if place in wanted]
     if missing := wanted.difference(_places(found)):

@@ -21,6 +21,10 @@ ENGLISH = frozenset(
     """.split()  # noqa: SIM905 - a word list reads better as one text
 )
 
+ONESELF = frozenset("i me my mine myself ich mich mir mein meine meinen meinem meiner yo mi mis je moi mon ma mes".split())  # noqa: SIM905
+OURS = frozenset("we our us ours wir uns unser unsere nosotros nuestro nuestra nous notre nos".split())  # noqa: SIM905
+FIRST_PERSON = ONESELF | OURS
+
 OTHERS: dict[str, frozenset[str]] = {
     "de": frozenset(
         """

@@ -6,14 +6,21 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
+from lorebank._mnemopi.search.function_words import ONESELF, OURS
 from lorebank._mnemopi.search.periods import Period, asks_when, find_period
 from lorebank._mnemopi.search.terms import query_terms, words
 
 MAX_TERMS = 64
 """Distinct terms of a long query that are searched: the first half and the last half of them."""
 
-_FIRST_PERSON = frozenset("i me my mine myself ich mich mir mein meine meinen yo mi mí je moi mon ma".split())  # noqa: SIM905
-_OURS = frozenset("we our us ours wir uns unser unsere nosotros nuestro nuestra nous notre".split())  # noqa: SIM905
+_TITLES = frozenset(
+    """
+    book books novel novels movie movies film films show shows series song songs album albums band bands game games poem poems
+    title titles buch bucher roman romane filme serie serien lied lieder spiel spiele titel libro libros novela pelicula peliculas
+    cancion canciones juego juegos titulo livre livres chanson chansons jeu jeux titre
+    """.split()  # noqa: SIM905 - a word list reads better as one text
+)
+_TITLES_CJK = re.compile("本|小説|映画|番組|曲|歌|ゲーム|书|电影|歌曲")
 _FORMER = re.compile(
     r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|
     (?<!how\ )old|first(?!\ name)|back\ then|prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|
@@ -27,7 +34,9 @@ _FORMER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed query. `own` says that the speaker asks about themselves, `former` that what was before is asked for."""
+    """A parsed query. `own` says that the speaker asks about themselves, `former` that what was before is asked for,
+    `asks_title` that it asks for works, which have titles.
+    """
 
     text: str
     terms: tuple[str, ...]
@@ -36,12 +45,13 @@ class Question:
     asks_when: bool
     own: bool
     former: bool
+    asks_title: bool
 
     @property
     def present(self) -> bool:
         """Whether somebody asks how things are with them now."""
         asks_now = not (self.former or self.asks_when or self.period)
-        return asks_now and (self.own or not _OURS.isdisjoint(self.words))
+        return asks_now and (self.own or not OURS.isdisjoint(self.words))
 
 
 def parse_question(query: str, anchor: datetime) -> Question:
@@ -56,6 +66,7 @@ def parse_question(query: str, anchor: datetime) -> Question:
         spoken,
         find_period(query, anchor),
         asks_when(query),
-        bool(spoken & _FIRST_PERSON),
+        not ONESELF.isdisjoint(spoken),
         _FORMER.search(query) is not None,
+        not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
     )

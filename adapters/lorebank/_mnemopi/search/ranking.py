@@ -5,18 +5,18 @@ FTS5's fixed 1.2 and 0.75), divided by the pool's best, so that it lies between 
 added, never multiplied, so that none can erase a match:
 
     speaker     the memory's speaker is named in the query (or the user asks about themselves)
-    previous    the lexical score of the message before it in its session
-    following   that of the message after it
+    around      the mean lexical score of the two messages before it in its session and the two after it
     reply       that of the message before it as far as that one asks: an answer rarely repeats the question's words
     session     the mean of its session's three best lexical scores
     together    the share of the query's weight that its session holds, message by message taken together
     period      it was said in the time the query names
     time_words  the query asks for a time and the memory has time words
+    title       the query asks for a book, a film or the like, and the memory has words in quotation marks
+    own         it tells of its speaker: "I", "my", "we"
     question    minus the share of the memory that asks rather than tells
     length      the logarithm of its length: longer messages tell more
     fact        it states what the query asks for, and that holds now (or held before, where the query asks for that); then it
                 matches as well as any, whatever its words
-    coverage    the share of the query's weight that it holds
     meaning     how near it is to the query in meaning: its closeness (deviations above what is usual in the bank) divided
                 by `FAR_OUT`, times how much its embedder can be trusted
     meaning_around    the mean of that of the messages before and after it
@@ -39,10 +39,10 @@ from numpy.typing import NDArray
 
 from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import from_ticks, name_words
-from lorebank._mnemopi.search.candidates import SMALL, Corpus, Keys, Pool, rarity
+from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, rarity
 from lorebank._mnemopi.search.current import newest, settled
 from lorebank._mnemopi.search.question import Question
-from lorebank._mnemopi.search.traits import asking, time_words
+from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
 
 K1 = 0.4
 B = 0.2
@@ -55,7 +55,7 @@ EVIDENCE_TERMS = 4
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
 FAR_OUT = 6.0
 """A memory that is so many deviations nearer than usual gets the whole weight of `meaning`."""
-_SCALED = ("speaker", "previous", "following", "reply", "session", "together", "period", "time_words", "length", "coverage")
+_SCALED = ("speaker", "around", "reply", "session", "together", "period", "time_words", "title", "own", "length")
 _MEANT = ("meaning", "meaning_around", "meaning_session")
 
 Column = NDArray[np.float64]
@@ -95,8 +95,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     lexical /= lexical.max(initial=0.0) or 1.0
     fact = np.array([key in pool.answers.telling for key in columns[0]], np.bool_)
     lexical[fact] = 1.0
-    held /= sum(pool.weights.values()) or 1.0
-    signals = {"lexical": lexical, "fact": fact.astype(np.float64), "coverage": held, "length": np.log1p(lengths) / 4}
+    signals = {"lexical": lexical, "fact": fact.astype(np.float64), "length": np.log1p(lengths) / 4}
     signals |= _known(columns, times, question)
     homes = _homes(columns)
     shares = _shares(pool, holding)
@@ -175,6 +174,8 @@ def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) 
         "speaker": np.array([speaks[each] for each in speakers]) if any(speaks.values()) else nothing,
         "period": np.array([period.closeness(from_ticks(each)) for each in times.tolist()]) if period else nothing,
         "time_words": time_words(traits) if question.asks_when else nothing,
+        "title": titled(traits) if question.asks_title else nothing,
+        "own": of_own(traits),
         "question": -asking(traits),
         "importance": np.array(importance, np.float64) - 0.5,
         "veracity": np.array([trust[each] for each in veracity]) if len(trust) > 1 else nothing + sum(trust.values()),
@@ -212,13 +213,12 @@ def _homes(columns: Sequence[tuple[Any, ...]]) -> _Homes:
 def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tuple[Places, float]]) -> dict[str, Column]:
     """The signals that a memory has from its session: what stands before and after it, and what the session holds."""
     if not len(lexical):
-        return dict.fromkeys(("previous", "following", "reply", "session", "together"), lexical)
+        return dict.fromkeys(("around", "reply", "session", "together"), lexical)
     held = np.zeros(homes.count)
     for places, share in shares:
         held[np.unique(homes.session[places])] += share
     return {
-        "previous": homes.beside(lexical, -1),
-        "following": homes.beside(lexical, 1),
+        "around": sum((homes.beside(lexical, step) for step in AROUND), np.zeros(len(lexical))) / len(AROUND),
         "reply": homes.beside(lexical * asking, -1),
         "session": np.where(homes.alone, 0.0, _best_of_session(homes, lexical)),
         "together": np.where(homes.alone, 0.0, held[homes.session]),

@@ -1,6 +1,7 @@
-"""What a memory's text is like, found once when it is written: time words, and how much of it asks.
+"""What a memory's text is like, found once when it is written: time words, how much of it asks, whether it tells of its
+speaker, and whether it has a title in quotation marks.
 
-Both are packed into one small number, so that a recall needs no look at the text. The number also keeps whether the time
+All are packed into one small number, so that a recall needs no look at the text. The number also keeps whether the time
 of the memory was told (`TIMED`) or is just when it was written, which decides what counts as the same statement.
 """
 
@@ -12,6 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from lorebank._mnemopi.search.function_words import FIRST_PERSON
 
 _TIME_WORDS = frozenset(
     """
@@ -25,14 +28,21 @@ _DATED = re.compile(r"(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th)")
 _PERIODS = frozenset("morning evening summer autumn fall spring winter".split())  # noqa: SIM905
 _CJK = re.compile(r"昨日|今日|明日|先週|来週|先月|来月|去年|今年|来年|\d月|\d日")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_OWN_CJK = re.compile("[私僕俺我]")
+_QUOTED = re.compile('["“„«「『][^"“”„«»「」『』]{3,60}["“”»」』]')
 _STEPS = 6
 TIMED = 1 << 4
+_OWN, _TITLED = 1 << 5, 1 << 6
 
 
 def traits(text: str, spoken: Sequence[str]) -> int:
-    """The packed traits of a text with these words: bit 0 for time words, the rest for the share of questions, in sixths."""
+    """The packed traits of a text with these words: bit 0 for time words, three for the share of questions, in sixths, bit 5
+    for words of oneself, bit 6 for words in quotation marks.
+    """
     asked = round(question_share(text) * _STEPS) << 1 if "?" in text or "？" in text else 0
-    return int(_tells_time(text, spoken)) | asked
+    own = not FIRST_PERSON.isdisjoint(spoken) or (not text.isascii() and _OWN_CJK.search(text) is not None)
+    quoted = _QUOTED.search(text) is not None
+    return int(_tells_time(text, spoken)) | asked | _OWN * own | _TITLED * quoted
 
 
 def _tells_time(text: str, spoken: Sequence[str]) -> bool:
@@ -62,3 +72,13 @@ def time_words(packed: NDArray[np.int64]) -> NDArray[np.float64]:
 def asking(packed: NDArray[np.int64]) -> NDArray[np.float64]:
     """The share of questions of each text, from packed traits."""
     return (packed >> 1 & 7) / _STEPS
+
+
+def of_own(packed: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 where a text tells of its speaker, from packed traits."""
+    return (packed >> 5 & 1).astype(np.float64)
+
+
+def titled(packed: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 where a text has words in quotation marks, from packed traits."""
+    return (packed >> 6 & 1).astype(np.float64)

@@ -112,7 +112,7 @@ def test_what_answers_goes_before_what_only_matches(bank: Bank, query: str, bett
 
 def test_the_messages_around_an_answer_help_it(bank: Bank) -> None:
     """Two messages to either side count, a third doesn't."""
-    chat = ["The ferry leaves at nine.", "Hm.", "Tickets are red.", "Hm.", "Hm.", "Hm.", "Tickets are blue.", "Hm.", "Hm."]
+    chat = ["The ferry leaves at nine.", "Ah.", "Tickets are red.", "Oh.", "Hm.", "Um.", "Tickets are blue.", "Er.", "Eh."]
     bank.retain([*(Item(text, session="s", timestamp=NOON) for text in chat), *CHATTER])
     found = {memory.text: memory.signals or {} for memory in bank.explain("ferry tickets")}
     assert found["Tickets are red."]["around"] > 0

@@ -26,6 +26,7 @@ from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
 from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION
+from lorebank._mnemopi.search.everyday import counted
 from lorebank._mnemopi.search.kinds import kin_of
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.vectors.meaning import Meaning
@@ -114,6 +115,11 @@ class Pool:
     trust: float = 1.0
     standing: NDArray[np.float64] | None = None
 
+    @property
+    def counted(self) -> dict[str, float]:
+        """The weights as scores count them."""
+        return counted(self.weights)
+
     def columns(self) -> list[tuple[Any, ...]]:
         """Key, bank, session, position, speaker, time, traits, importance, veracity, terms, tags."""
         return list(zip(*self.rows, strict=True)) if self.rows else [()] * 11
@@ -134,7 +140,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     bound = max(COMMON_AT_LEAST, corpus.size // COMMON_SHARE) if admit.rule is None else corpus.size + 1
     holders, related = _holders(connection, corpus, question, bound, admit)
     weights = {term: rarity(max(corpus.size, SMALL), len(keys)) for term, keys in holders.items()}
-    lists = [*_leading(holders, weights, bound), *((each.holders, each.weight) for each in related)]
+    lists = [*_leading(holders, counted(weights), bound), *((each.holders, each.weight) for each in related)]
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0
         lists.append((_in_period(connection, corpus, question, admit), mean))

@@ -33,17 +33,24 @@ def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
     return lifted
 
 
-def newest(columns: Sequence[tuple[Any, ...]], lexical: Column, shares: Sequence[tuple[Places, float]], scores: Column) -> Column:
-    """The scores, with newer memories of a speaker lifted over older ones that match the query about as well.
+def newest(
+    columns: Sequence[tuple[Any, ...]],
+    lexical: Column,
+    shares: Sequence[tuple[Places, float]],
+    scores: Column,
+    telling: frozenset[str | None],
+) -> Column:
+    """The scores, with newer memories of those who are `telling` lifted over their older ones that match the query about as well.
 
     That is what somebody wants who asks how things are; `shares` are, term by term, who holds it and how much it counts.
     """
-    leading: list[int] = np.argsort(-scores, kind="stable")[:LEADING].tolist()
+    speakers, times = columns[4], columns[5]
+    first: list[int] = np.argsort(-scores, kind="stable")[:LEADING].tolist()
+    leading = [place for place in first if speakers[place] in telling]
     holding = [(frozenset(places.tolist()), share) for places, share in shares]
     held: Mapping[int, frozenset[int]] = {
         place: frozenset(term for term, (holders, _) in enumerate(holding) if place in holders) for place in leading
     }
-    speakers, times = columns[4], columns[5]
     lifted = scores.copy()
     for later in sorted(leading, key=lambda place: times[place]):
         for earlier in leading:

@@ -49,9 +49,13 @@ class Question:
 
     @property
     def present(self) -> bool:
-        """Whether somebody asks how things are with them now."""
-        asks_now = not (self.former or self.asks_when or self.period)
-        return asks_now and (self.own or not OURS.isdisjoint(self.words))
+        """Whether it asks how things are now."""
+        return not (self.former or self.asks_when or self.period)
+
+    @property
+    def ours(self) -> bool:
+        """Whether somebody asks about themselves, or about them and others."""
+        return self.own or not OURS.isdisjoint(self.words)
 
 
 def parse_question(query: str, anchor: datetime) -> Question:

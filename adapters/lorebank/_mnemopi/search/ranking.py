@@ -53,6 +53,7 @@ EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
 
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
+_USERS = ("user", "human")
 FAR_OUT = 6.0
 """A memory that is so many deviations nearer than usual gets the whole weight of `meaning`."""
 _SCALED = ("speaker", "around", "reply", "session", "together", "period", "time_words", "title", "own", "length")
@@ -105,7 +106,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     scale = 1 + sum(getattr(weights, name) for name in (*_SCALED, *_MEANT) if name in signals and signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
-    by_time = newest(columns, lexical, shares, scores) if question.present else scores
+    by_time = newest(columns, lexical, shares, scores, _telling(columns[4], question)) if question.present else scores
     told = settled(pool.answers, columns[0], by_time)
     gained["current"] = told - scores
     return Ranking(tuple(np.lexsort((-keys, -times, -told)).tolist()), keys, told, gained, evidence)
@@ -125,13 +126,14 @@ def _lexical(
     norms = K1 * (1 - B + B * lengths / mean)
     scores, held = np.zeros(len(texts)), np.zeros(len(texts))
     padded: list[str] = [f" {text} " for text in texts[: pool.matched]]
+    counted = pool.counted
     for term, places in holding.items():
-        weight = pool.weights[term]
+        weight, counts = pool.weights[term], counted[term]
         for place in cast("list[int]", places.tolist()):
             frequency: int = padded[place].count(f" {term} ")
             if frequency:
                 held[place] += weight
-                scores[place] += weight * frequency * (K1 + 1) / (frequency + norms[place])
+                scores[place] += counts * frequency * (K1 + 1) / (frequency + norms[place])
     for each, places in zip(pool.related, related, strict=True):
         gained = np.zeros(len(texts))
         gained[places] = each.weight
@@ -249,8 +251,15 @@ def _best_of_session(homes: _Homes, scores: Column) -> Column:
 
 def _shares(pool: Pool, holding: Mapping[str, Places]) -> list[tuple[Places, float]]:
     """For each term, who may hold it and its share of the query's weight."""
-    total = sum(pool.weights.values()) or 1.0
-    return [(places, pool.weights[term] / total) for term, places in holding.items()]
+    counted = pool.counted
+    total = sum(counted.values()) or 1.0
+    return [(places, counted[term] / total) for term, places in holding.items()]
+
+
+def _telling(speakers: Sequence[str | None], question: Question) -> frozenset[str | None]:
+    """The speakers whose later words hold: in a chat with an assistant the user, in any chat those who ask about themselves."""
+    every = frozenset(speakers)
+    return every if question.ours else frozenset(each for each in every if (names := name_words(each)) and names[0] in _USERS)
 
 
 def _speaks(speaker: str | None, question: Question) -> float:
@@ -258,6 +267,6 @@ def _speaks(speaker: str | None, question: Question) -> float:
     names = name_words(speaker)
     if not names:
         return 0.0
-    if names[0] in ("user", "human"):
+    if names[0] in _USERS:
         return float(question.own)
     return float(names[0] in question.words or all(name in question.words for name in names))

@@ -1,0 +1,27 @@
+"""Words of everyday talk, which tell less than they are rare: few messages can't show how common "good" is in all others.
+
+`everyday.txt` is written for lorebank, in English, German, Spanish and French.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+
+from lorebank._mnemopi.search.terms import terms
+
+SHARE = 0.7
+"""How much an everyday word counts beside another one that is as rare (measured: 0.5 to 0.8 are alike)."""
+
+
+def counted(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights of terms, those of everyday words with their share."""
+    common = _everyday()
+    return {term: weight * (SHARE if term in common else 1.0) for term, weight in weights.items()}
+
+
+@cache
+def _everyday() -> frozenset[str]:
+    """The terms; made when the first question is asked."""
+    return frozenset(terms((files("lorebank._mnemopi.search") / "everyday.txt").read_text(encoding="utf-8")))

@@ -108,7 +108,8 @@ def content_values(item: Item, kind: str, spoken: Sequence[str], *, alone: bool)
     }
 
 
-ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai"})
+USERS = frozenset({"user", "human"})
+ROLES = USERS | {"assistant", "system", "tool", "ai"}
 
 
 def search_terms(item: Item, spoken: Sequence[str]) -> list[str]:

@@ -96,6 +96,27 @@ def test_no_weight_is_without_effect(url: str, toy: Toy) -> None:
     assert left == []
 
 
+ASKED_OF = [
+    ("user", "What is the user's job?", "I bake bread for a living, that's my job."),
+    ("human", "user allergies", "I'm allergic to walnuts."),
+    ("Ana", "Which desk does Ana use?", "The desk by the window is mine."),
+]
+
+
+@pytest.mark.parametrize(("speaker", "query", "told"), ASKED_OF)
+def test_an_agent_asks_about_who_says_i(bank: Bank, speaker: str, query: str, told: str) -> None:
+    """ "The user" and a speaker's name stand in no memory: they say whose memories are meant, and are no word to match."""
+    bank.retain([Item(told, speaker=speaker), Item("That desk job sounds fun.", speaker="assistant"), *CHATTER])
+    assert texts(bank, query)[0] == told
+    assert texts(bank, query.replace("job", "height").replace("allergies", "height").replace("desk", "height")) == []
+
+
+def test_what_is_known_of_the_user_is_what_was_said_last(bank: Bank) -> None:
+    """A query that names nothing else gets the newest memories."""
+    bank.retain([Item(text, speaker="user", timestamp=NOON + timedelta(days=n)) for n, text in enumerate(("I sail.", "I knit."))])
+    assert texts(bank, "What do you know about the user?") == ["I knit.", "I sail."]
+
+
 @pytest.mark.parametrize(
     ("query", "better", "worse"),
     [

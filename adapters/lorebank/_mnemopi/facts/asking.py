@@ -14,8 +14,8 @@ from lorebank._mnemopi.search.terms import stem, words
 MOST_TERMS = 8
 """Terms of a question that may be what a fact is about: longer ones are stories."""
 _CUES = {
-    "home": "live living lives lived home address city town reside based moved wohne wohnst wohnt lebe lebst wohnort stadt "
-    "gewohnt gelebt adresse vivo vives vive ciudad direccion habite habites vis ville",
+    "home": "live living lives lived home address city town location residence reside based moved wohne wohnst wohnt lebe lebst "
+    "wohnort stadt gewohnt gelebt adresse vivo vives vive ciudad direccion habite habites vis ville",
     "work": "work works working employer company job arbeite arbeitest arbeitgeber firma trabajo trabajas empresa travaille "
     "entreprise",
     "role": "job role title occupation profession work works position beruf stelle trabajo puesto metier poste living",

@@ -24,7 +24,7 @@ from lorebank._domain.scope import TagRule
 from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
-from lorebank._mnemopi.rows import tags_of, to_ticks
+from lorebank._mnemopi.rows import USERS, tags_of, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION
 from lorebank._mnemopi.search.everyday import counted
 from lorebank._mnemopi.search.kinds import kin_of
@@ -144,7 +144,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0
         lists.append((_in_period(connection, corpus, question, admit), mean))
-    elif not question.terms and question.own:
+    elif question.own and USERS.issuperset(question.terms) and not any(map(len, holders.values())):
         lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
     told, said = _told(connection, corpus, question, admit)
@@ -229,7 +229,7 @@ def _in_period(connection: Source, corpus: Corpus, question: Question, admit: Fi
 
 
 def _newest(connection: Source, corpus: Corpus, admit: Filter, size: int) -> Keys:
-    """For a question without a word to search by ("what about me?"): what was said last."""
+    """For a question without a word to search by ("what about me?", "about the user"): what was said last."""
     return _keys([row for bank in corpus.banks for row in rows_of(connection, _NEWEST, (bank, *admit.live(), size))])
 
 

@@ -13,6 +13,8 @@ from lorebank._mnemopi.search.terms import query_terms, words
 MAX_TERMS = 64
 """Distinct terms of a long query that are searched: the first half and the last half of them."""
 
+_USER = ONESELF | {"user"}
+"""Who an agent speaks of in a query ("the user's job") is who says "I" in the memories."""
 _TITLES = frozenset(
     """
     book books novel novels movie movies film films show shows series song songs album albums band bands game games poem poems
@@ -34,8 +36,8 @@ _FORMER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A parsed query. `own` says that the speaker asks about themselves, `former` that what was before is asked for,
-    `asks_title` that it asks for works, which have titles.
+    """A parsed query. `own` says that the speaker asks about themselves, or an agent about its user, `former` that what was
+    before is asked for, `asks_title` that it asks for works, which have titles.
     """
 
     text: str
@@ -70,7 +72,7 @@ def parse_question(query: str, anchor: datetime) -> Question:
         spoken,
         find_period(query, anchor),
         asks_when(query),
-        not ONESELF.isdisjoint(spoken),
+        not _USER.isdisjoint(spoken),
         _FORMER.search(query) is not None,
         not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
     )

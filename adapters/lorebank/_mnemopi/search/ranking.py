@@ -38,10 +38,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorebank._domain.settings import RankingWeights
-from lorebank._mnemopi.rows import from_ticks, name_words
+from lorebank._mnemopi.rows import USERS, from_ticks, name_words
 from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, rarity
 from lorebank._mnemopi.search.current import newest, settled
 from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.search.terms import stem
 from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
 
 K1 = 0.4
@@ -53,7 +54,6 @@ EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
 
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
-_USERS = ("user", "human")
 FAR_OUT = 6.0
 """A memory that is so many deviations nearer than usual gets the whole weight of `meaning`."""
 _SCALED = ("speaker", "around", "reply", "session", "together", "period", "time_words", "title", "own", "length")
@@ -91,8 +91,9 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     find = _finder(keys[: pool.matched])
     holding = {term: find(holders) for term, holders in pool.holders.items()}
     related = [find(each.holders) for each in pool.related]
-    lexical, held, lengths = _lexical(pool, holding, related, corpus)
-    evidence = _evidence(held, pool, corpus)
+    asked = _asked(pool.weights, columns[4])
+    lexical, held, lengths = _lexical(pool, holding, related, corpus, asked)
+    evidence = _evidence(held, sum(asked.values()), corpus)
     lexical /= lexical.max(initial=0.0) or 1.0
     fact = np.array([key in pool.answers.telling for key in columns[0]], np.bool_)
     lexical[fact] = 1.0
@@ -113,9 +114,9 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
 
 
 def _lexical(
-    pool: Pool, holding: Mapping[str, Places], related: Sequence[Places], corpus: Corpus
+    pool: Pool, holding: Mapping[str, Places], related: Sequence[Places], corpus: Corpus, asked: Mapping[str, float]
 ) -> tuple[Column, Column, Column]:
-    """BM25 of each candidate, the weight of the query's terms that it holds at all, and how many terms it has.
+    """BM25 of each candidate, the weight of the `asked` terms that it holds at all, and how many terms it has.
 
     Where it holds what a term stands for, and not the term, that counts in part. Neighbours were not found by the query: they
     have no lexical score of their own.
@@ -128,7 +129,7 @@ def _lexical(
     padded: list[str] = [f" {text} " for text in texts[: pool.matched]]
     counted = pool.counted
     for term, places in holding.items():
-        weight, counts = pool.weights[term], counted[term]
+        weight, counts = asked.get(term, 0.0), counted[term]
         for place in cast("list[int]", places.tolist()):
             frequency: int = padded[place].count(f" {term} ")
             if frequency:
@@ -139,7 +140,7 @@ def _lexical(
         gained[places] = each.weight
         gained[holding[each.term]] = 0.0
         scores += gained * (K1 + 1) / (1 + norms)
-        held += RELATED_HELD * np.minimum(gained, pool.weights[each.term])
+        held += RELATED_HELD * np.minimum(gained, asked.get(each.term, 0.0))
     return scores, held, lengths
 
 
@@ -158,10 +159,16 @@ def _finder(keys: Keys) -> Callable[[Keys], Places]:
     return find
 
 
-def _evidence(held: Column, pool: Pool, corpus: Corpus) -> float:
-    """How much of the query the best candidate holds, by weight; a long query counts as its `EVIDENCE_TERMS` rarest."""
-    enough = min(sum(pool.weights.values()), EVIDENCE_TERMS * rarity(max(corpus.size, SMALL), 1))
-    return min(1.0, float(held.max(initial=0.0)) / enough) if enough else 0.0
+def _asked(weights: Mapping[str, float], speakers: Sequence[str | None]) -> Mapping[str, float]:
+    """The query's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
+    people = {stem(word) for speaker in {*speakers, *USERS} for word in name_words(speaker)}
+    return {term: weight for term, weight in weights.items() if term not in people}
+
+
+def _evidence(held: Column, asked: float, corpus: Corpus) -> float:
+    """How much the best candidate holds of what is asked, by weight; a long query counts as its `EVIDENCE_TERMS` rarest."""
+    enough = min(asked, EVIDENCE_TERMS * rarity(max(corpus.size, SMALL), 1))
+    return min(1.0, float(held.max(initial=0.0)) / enough) if enough else 1.0
 
 
 def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) -> dict[str, Column]:
@@ -259,7 +266,7 @@ def _shares(pool: Pool, holding: Mapping[str, Places]) -> list[tuple[Places, flo
 def _telling(speakers: Sequence[str | None], question: Question) -> frozenset[str | None]:
     """The speakers whose later words hold: in a chat with an assistant the user, in any chat those who ask about themselves."""
     every = frozenset(speakers)
-    return every if question.ours else frozenset(each for each in every if (names := name_words(each)) and names[0] in _USERS)
+    return every if question.ours else frozenset(each for each in every if (names := name_words(each)) and names[0] in USERS)
 
 
 def _speaks(speaker: str | None, question: Question) -> float:
@@ -267,6 +274,6 @@ def _speaks(speaker: str | None, question: Question) -> float:
     names = name_words(speaker)
     if not names:
         return 0.0
-    if names[0] in _USERS:
+    if names[0] in USERS:
         return float(question.own)
     return float(names[0] in question.words or all(name in question.words for name in names))

@@ -120,10 +120,10 @@ HARD = {
     "identifier": 0.82,
     "preference": 0.62,
     "multi": 0.76,
-    "changed-current": 0.50,
+    "changed-current": 0.56,
     "changed-former": 0.79,
 }
-RIGHT = {"changed-current": 0.29, "changed-former": 0.59}
+RIGHT = {"changed-current": 0.40, "changed-former": 0.66}
 
 
 def lacking(found: Mapping[str, list[Answer]], floors: Mapping[str, float]) -> dict[str, float]:

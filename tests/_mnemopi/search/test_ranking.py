@@ -111,6 +111,21 @@ def test_an_agent_asks_about_who_says_i(bank: Bank, speaker: str, query: str, to
     assert texts(bank, query.replace("job", "height").replace("allergies", "height").replace("desk", "height")) == []
 
 
+CHANGED = ("Our dog Rufus eats kibble, two cups a day.", "The vet put Rufus on raw food, no more kibble.")
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [("What food does Rufus get?", 1), ("diet of the user's dog Rufus", 1), ("What was Rufus fed on before?", 0)],
+)
+@pytest.mark.parametrize("speaker", ["user", "human"])
+def test_what_a_user_says_later_holds(bank: Bank, speaker: str, query: str, first: int) -> None:
+    """Two messages that share rare words are about the same: now the later one is asked for, before it the earlier one."""
+    said = [Item(text, speaker=speaker, timestamp=NOON + timedelta(days=100 * n)) for n, text in enumerate(CHANGED)]
+    bank.retain([*said, *CHATTER])
+    assert texts(bank, query)[0] == CHANGED[first]
+
+
 def test_what_is_known_of_the_user_is_what_was_said_last(bank: Bank) -> None:
     """A query that names nothing else gets the newest memories."""
     bank.retain([Item(text, speaker="user", timestamp=NOON + timedelta(days=n)) for n, text in enumerate(("I sail.", "I knit."))])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorebank._mnemopi.facts.truth import Answers
+from lorebank._mnemopi.search.candidates import SMALL, rarity
+from lorebank._mnemopi.search.everyday import everyday
 
 OVER = 0.001
 """How far above a memory the one stands that goes before it."""
@@ -17,10 +20,22 @@ LEADING = 8
 AS_MUCH = 0.8
 """A newer memory goes first where it holds this share of what an older one holds of the query ..."""
 AS_WELL = 0.7
-"""... and matches it this well."""
+"""... and matches it this well ..."""
+LINKED = 1.5
+"""... or where the words that both share are together half as rare again as one that just these two hold, ..."""
+AT_ALL = 0.4
+"""... and it matches the query at all, this well beside the older one."""
 
 Column = NDArray[np.float64]
 Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """How well each candidate matches the query, and term by term who holds it and how much that counts."""
+
+    lexical: Column
+    shares: Sequence[tuple[Places, float]]
 
 
 def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
@@ -33,30 +48,57 @@ def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
     return lifted
 
 
-def newest(
-    columns: Sequence[tuple[Any, ...]],
-    lexical: Column,
-    shares: Sequence[tuple[Places, float]],
-    scores: Column,
-    telling: frozenset[str | None],
+def by_time(
+    columns: Sequence[tuple[Any, ...]], matched: Matched, scores: Column, telling: frozenset[str | None], *, former: bool
 ) -> Column:
-    """The scores, with newer memories of those who are `telling` lifted over their older ones that match the query about as well.
+    """The scores, with newer memories of those who are `telling` lifted over older ones of theirs about the same.
 
-    That is what somebody wants who asks how things are; `shares` are, term by term, who holds it and how much it counts.
+    That is what somebody wants who asks how things are; who asks how they were (`former`) gets the older ones first.
     """
     speakers, times = columns[4], columns[5]
     first: list[int] = np.argsort(-scores, kind="stable")[:LEADING].tolist()
     leading = [place for place in first if speakers[place] in telling]
-    holding = [(frozenset(places.tolist()), share) for places, share in shares]
-    held: Mapping[int, frozenset[int]] = {
-        place: frozenset(term for term, (holders, _) in enumerate(holding) if place in holders) for place in leading
-    }
+    same = _Same(columns[9], matched, leading)
     lifted = scores.copy()
-    for later in sorted(leading, key=lambda place: times[place]):
-        for earlier in leading:
-            before = times[earlier] < times[later] and speakers[earlier] == speakers[later] and lifted[earlier] >= lifted[later]
-            if before and held[earlier] and lexical[later] >= AS_WELL * lexical[earlier]:
-                whole = sum(holding[term][1] for term in held[earlier])
-                if sum(holding[term][1] for term in held[earlier] & held[later]) >= AS_MUCH * whole:
-                    lifted[later] = lifted[earlier] + OVER
+    for one in sorted(leading, key=lambda place: times[place], reverse=former):
+        for other in leading:
+            late = times[one] < times[other] if former else times[one] > times[other]
+            below = late and speakers[one] == speakers[other] and lifted[other] >= lifted[one]
+            if below and (same.linked(one, other) or (not former and same.answers(one, other))):
+                lifted[one] = lifted[other] + OVER
     return lifted
+
+
+class _Same:
+    """Whether two of the leading memories are about the same."""
+
+    def __init__(self, texts: Sequence[str], matched: Matched, leading: Sequence[int]) -> None:
+        self._lexical, self._texts = matched.lexical, texts
+        holding = [(frozenset(places.tolist()), share) for places, share in matched.shares]
+        self._held = {place: {term: share for term, (who, share) in enumerate(holding) if place in who} for place in leading}
+        self._words = {place: frozenset(texts[place].split()) - everyday() for place in leading}
+        self._rarity = dict[str, float]()
+
+    def answers(self, one: int, other: int) -> bool:
+        """Whether one answers the query about as well as the other: with the same of its words, and by its match."""
+        held, others = self._held[one], self._held[other]
+        enough = AS_MUCH * sum(others.values())
+        return bool(
+            others
+            and self._lexical[one] >= AS_WELL * self._lexical[other]
+            and sum(share for term, share in others.items() if term in held) >= enough
+        )
+
+    def linked(self, one: int, other: int) -> bool:
+        """Whether one shares so rare words with the other that it speaks of the same thing, and matches the query, too."""
+        if self._lexical[one] < AT_ALL * self._lexical[other]:
+            return False
+        return sum(map(self._rare, self._words[one] & self._words[other])) >= LINKED
+
+    def _rare(self, word: str) -> float:
+        """How rare a word is among the candidates, beside one that two of them hold."""
+        if word not in self._rarity:
+            size = max(SMALL, len(self._texts))
+            holders = sum(word in text and f" {word} " in f" {text} " for text in self._texts)
+            self._rarity[word] = rarity(size, holders) / rarity(size, 2)
+        return self._rarity[word]

@@ -17,11 +17,11 @@ SHARE = 0.7
 
 def counted(weights: Mapping[str, float]) -> dict[str, float]:
     """The weights of terms, those of everyday words with their share."""
-    common = _everyday()
+    common = everyday()
     return {term: weight * (SHARE if term in common else 1.0) for term, weight in weights.items()}
 
 
 @cache
-def _everyday() -> frozenset[str]:
-    """The terms; made when the first question is asked."""
+def everyday() -> frozenset[str]:
+    """Their terms; made when the first question is asked."""
     return frozenset(terms((files("lorebank._mnemopi.search") / "everyday.txt").read_text(encoding="utf-8")))

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import USERS, from_ticks, name_words
 from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, rarity
-from lorebank._mnemopi.search.current import newest, settled
+from lorebank._mnemopi.search.current import Matched, by_time, settled
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.search.terms import stem
 from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
@@ -107,8 +107,12 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     scale = 1 + sum(getattr(weights, name) for name in (*_SCALED, *_MEANT) if name in signals and signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
-    by_time = newest(columns, lexical, shares, scores, _telling(columns[4], question)) if question.present else scores
-    told = settled(pool.answers, columns[0], by_time)
+    if question.present or question.former:
+        telling = _telling(columns[4], question)
+        told = by_time(columns, Matched(lexical, shares), scores, telling, former=question.former)
+    else:
+        told = scores
+    told = settled(pool.answers, columns[0], told)
     gained["current"] = told - scores
     return Ranking(tuple(np.lexsort((-keys, -times, -told)).tolist()), keys, told, gained, evidence)
 

@@ -197,4 +197,4 @@ def test_a_zone_is_the_named_one_or_the_systems() -> None:
 def test_the_conversation_preset_is_stronger() -> None:
     """The tuned weights for long chats between named people."""
     preset = RankingWeights.conversation()
-    assert (preset.speaker, preset.session, preset.period, preset.importance) == (1.0, 0.8, 1.0, 0.2)
+    assert (preset.speaker, preset.session, preset.period, preset.importance) == (1.0, 0.6, 1.0, 0.2)

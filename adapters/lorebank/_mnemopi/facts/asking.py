@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from lorebank._mnemopi.facts.rules import USER
-from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.search.question import USER_TERMS, Question
 from lorebank._mnemopi.search.terms import stem, words
 
 MOST_TERMS = 8
@@ -61,7 +61,7 @@ class Asked:
 def asked(question: Question) -> Asked:
     """What a question asks for."""
     names = frozenset(stem(word) for name in _NAME.findall(question.text) for word in words(name))
-    rest = [term for term in question.terms if term not in names]
+    rest = [term for term in question.terms if term not in names | USER_TERMS]
     cues = [term for term in rest if term in _RELATIONS]
     enough = len(cues) >= _MAINLY * len(rest)
     mainly = frozenset(relation for cue in cues for relation in _RELATIONS[cue] if enough)

@@ -24,11 +24,11 @@ from lorebank._domain.scope import TagRule
 from lorebank._mnemopi.dialects import speech, spoken
 from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
-from lorebank._mnemopi.rows import USERS, tags_of, to_ticks
+from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION
 from lorebank._mnemopi.search.everyday import counted
 from lorebank._mnemopi.search.kinds import kin_of
-from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.search.question import USER_TERMS, Question
 from lorebank._mnemopi.vectors.meaning import Meaning
 
 COMMON_SHARE = 20
@@ -144,7 +144,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0
         lists.append((_in_period(connection, corpus, question, admit), mean))
-    elif question.own and USERS.issuperset(question.terms) and not any(map(len, holders.values())):
+    elif question.own and USER_TERMS.issuperset(question.terms) and not any(map(len, holders.values())):
         lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
     told, said = _told(connection, corpus, question, admit)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lorebank._mnemopi.facts.truth import Answers
 from lorebank._mnemopi.search.candidates import SMALL, rarity
 from lorebank._mnemopi.search.everyday import everyday
+from lorebank._mnemopi.search.traits import changed
 
 OVER = 0.001
 """How far above a memory the one stands that goes before it."""
@@ -21,10 +22,13 @@ AS_MUCH = 0.8
 """A newer memory goes first where it holds this share of what an older one holds of the query ..."""
 AS_WELL = 0.7
 """... and matches it this well ..."""
-LINKED = 1.5
-"""... or where the words that both share are together half as rare again as one that just these two hold, ..."""
-AT_ALL = 0.4
+LINKED = 2.5
+"""... or where the words that both share are this often as rare as one that just these two hold, ..."""
+AT_ALL = 0.5
 """... and it matches the query at all, this well beside the older one."""
+CHANGE_LINKED = 1.2
+CHANGE_AT_ALL = 0.3
+"""The same where the newer one has words of change (measured: without these, single facts lose their first places)."""
 
 Column = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -32,10 +36,14 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """How well each candidate matches the query, and term by term who holds it and how much that counts."""
+    """How well each candidate matches the query, and term by term who holds it and how much that counts.
+
+    A query may name what `ended` that which it asks for ("before the move"): the terms of that have no share.
+    """
 
     lexical: Column
     shares: Sequence[tuple[Places, float]]
+    ended: bool
 
 
 def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
@@ -49,7 +57,7 @@ def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
 
 
 def by_time(
-    columns: Sequence[tuple[Any, ...]], matched: Matched, scores: Column, telling: frozenset[str | None], *, former: bool
+    columns: Sequence[tuple[Any, ...]], matched: Matched, scores: Column, telling: frozenset[str | None], former: bool
 ) -> Column:
     """The scores, with newer memories of those who are `telling` lifted over older ones of theirs about the same.
 
@@ -58,13 +66,13 @@ def by_time(
     speakers, times = columns[4], columns[5]
     first: list[int] = np.argsort(-scores, kind="stable")[:LEADING].tolist()
     leading = [place for place in first if speakers[place] in telling]
-    same = _Same(columns[9], matched, leading)
+    same = _Same(columns, matched, leading)
     lifted = scores.copy()
     for one in sorted(leading, key=lambda place: times[place], reverse=former):
         for other in leading:
             late = times[one] < times[other] if former else times[one] > times[other]
             below = late and speakers[one] == speakers[other] and lifted[other] >= lifted[one]
-            if below and (same.linked(one, other) or (not former and same.answers(one, other))):
+            if below and (same.former(one, other) if former else same.current(one, other)):
                 lifted[one] = lifted[other] + OVER
     return lifted
 
@@ -72,28 +80,34 @@ def by_time(
 class _Same:
     """Whether two of the leading memories are about the same."""
 
-    def __init__(self, texts: Sequence[str], matched: Matched, leading: Sequence[int]) -> None:
-        self._lexical, self._texts = matched.lexical, texts
+    def __init__(self, columns: Sequence[tuple[Any, ...]], matched: Matched, leading: Sequence[int]) -> None:
+        self._lexical, self._ended, self._traits, self._texts = matched.lexical, matched.ended, columns[6], columns[9]
         holding = [(frozenset(places.tolist()), share) for places, share in matched.shares]
         self._held = {place: {term: share for term, (who, share) in enumerate(holding) if place in who} for place in leading}
-        self._words = {place: frozenset(texts[place].split()) - everyday() for place in leading}
+        self._words = {place: frozenset(self._texts[place].split()) - everyday() for place in leading}
         self._rarity = dict[str, float]()
 
-    def answers(self, one: int, other: int) -> bool:
-        """Whether one answers the query about as well as the other: with the same of its words, and by its match."""
+    def current(self, later: int, earlier: int) -> bool:
+        """Whether the later one answers in the earlier one's place."""
+        well = self._lexical[later] >= AS_WELL * self._lexical[earlier]
+        return (well and bool(self._held[earlier]) and self._holds(later, earlier)) or self._linked(later, earlier, later)
+
+    def former(self, earlier: int, later: int) -> bool:
+        """Whether the earlier one tells what was before the later one."""
+        return (self._ended and self._holds(earlier, later)) or self._linked(earlier, later, later)
+
+    def _holds(self, one: int, other: int) -> bool:
+        """Whether one holds most of what the other holds of the query."""
         held, others = self._held[one], self._held[other]
         enough = AS_MUCH * sum(others.values())
-        return bool(
-            others
-            and self._lexical[one] >= AS_WELL * self._lexical[other]
-            and sum(share for term, share in others.items() if term in held) >= enough
-        )
+        return bool(held) and sum(share for term, share in others.items() if term in held) >= enough
 
-    def linked(self, one: int, other: int) -> bool:
+    def _linked(self, one: int, other: int, later: int) -> bool:
         """Whether one shares so rare words with the other that it speaks of the same thing, and matches the query, too."""
-        if self._lexical[one] < AT_ALL * self._lexical[other]:
+        told = changed(self._traits[later])
+        if self._lexical[one] < (CHANGE_AT_ALL if told else AT_ALL) * self._lexical[other]:
             return False
-        return sum(map(self._rare, self._words[one] & self._words[other])) >= LINKED
+        return sum(map(self._rare, self._words[one] & self._words[other])) >= (CHANGE_LINKED if told else LINKED)
 
     def _rare(self, word: str) -> float:
         """How rare a word is among the candidates, beside one that two of them hold."""

@@ -24,6 +24,14 @@ ENGLISH = frozenset(
 ONESELF = frozenset("i me my mine myself ich mich mir mein meine meinen meinem meiner yo mi mis je moi mon ma mes".split())  # noqa: SIM905
 OURS = frozenset("we our us ours wir uns unser unsere nosotros nuestro nuestra nous notre nos".split())  # noqa: SIM905
 FIRST_PERSON = ONESELF | OURS
+YOURS = frozenset("you your yours du dir dich dein deine deinen deinem ihr euch tu te ti tus vous votre toi ton".split())  # noqa: SIM905
+THE_USER = frozenset(
+    """
+    user nutzer nutzers nutzerin benutzer benutzers benutzerin anwender anwenders anwenderin usuario usuaria utilisateur
+    utilisatrice ユーザー ユーザ 用户 用戶 使用者
+    """.split()  # noqa: SIM905
+)
+"""Whom an agent speaks of in a query ("the user's job"): who says "I" in the memories."""
 
 OTHERS: dict[str, frozenset[str]] = {
     "de": frozenset(
@@ -32,14 +40,16 @@ OTHERS: dict[str, frozenset[str]] = {
         ein eine einem einen einer eines er es euch fur gab habe haben hast hat hatte ich ihm ihn ihr im in ist ja kann
         mein meine meinem meinen meiner mich mir mit nach nicht noch nur ob oder sein seine sich sie sind so uber um und
         uns unser vom von vor wann war waren warum was welche welchem welchen welcher welches wem wen wenn wer werden wie
-        wieder wir wird wo wohin woher wurde zu zum zur
+        wieder wir wird wo wohin woher wurde zu zum zur aktuell aktuelle aktuellen aktueller aktuelles derzeit gerade jetzt
+        momentan weisst erinnerst gesagt
         """.split()  # noqa: SIM905
     ),
     "es": frozenset(
         """
         a al algo aqui como con cual cuales cuando cuanto de del desde donde el ella ellos en era eres es esa ese eso esta
         este esto fue ha hace han hasta hay la las le les lo los mas me mi mis muy no nos o para pero por porque que quien
-        quienes se ser si sin sobre son su sus te tengo tiene tu tus un una unos y ya yo
+        quienes se ser si sin sobre son su sus te tengo tiene tu tus un una unos y ya yo actual actuales actualmente ahora
+        sabes recuerdas dije
         """.split()  # noqa: SIM905
     ),
     "fr": frozenset(
@@ -47,7 +57,7 @@ OTHERS: dict[str, frozenset[str]] = {
         a ai as au aux avec avez avons c ce cela ces cet cette combien comment d dans de des du elle elles en es est et eu
         il ils j je l la le les leur leurs lui m ma mais me mes moi mon n ne nos notre nous on ont ou par pas pour pourquoi
         qu quand que quel quelle quelles quels qui s sa sans se ses si son sont sur t ta te tes toi ton tu un une vos votre
-        vous y
+        vous y actuel actuelle actuels actuelles actuellement maintenant sais rappelles dit
         """.split()  # noqa: SIM905
     ),
 }
@@ -56,14 +66,18 @@ JAPANESE = frozenset(
     """
     です ます まし した して した たの のは のが のを のか すか ます から まで ので には では とは ての にし をし でし こと もの
     それ これ どれ どこ いつ なに ない なの って たち たい いる いた ある あり った てい しま せん だっ との よう
-    教え えて 何を 何が 何で 何の 何に 誰が 誰を 誰と 誰の 何
+    現在 在の 教え えて 何を 何が 何で 何の 何に 誰が 誰を 誰と 誰の 何
     """.split()  # noqa: SIM905
 )
 """Pairs of characters that Japanese grammar and asking are made of."""
 _HIRAGANA = re.compile("[\u3041-\u309f]{2}")
 
-FILLERS = frozenset("please tell know remember remind recall say said mention mentioned talk told ask asked".split())  # noqa: SIM905
-"""English words of asking."""
+FILLERS = frozenset(
+    """
+    please tell know remember remind recall say said mention mentioned talk told ask asked current currently nowadays
+    """.split()  # noqa: SIM905
+)
+"""English words of asking, for how things are now as well: all questions do that which don't ask for what was."""
 
 
 def of_query(words: Sequence[str]) -> frozenset[str]:

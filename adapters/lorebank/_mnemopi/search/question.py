@@ -6,15 +6,17 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from lorebank._mnemopi.search.function_words import ONESELF, OURS
+from lorebank._mnemopi.search.function_words import ONESELF, OURS, THE_USER, YOURS
 from lorebank._mnemopi.search.periods import Period, asks_when, find_period
-from lorebank._mnemopi.search.terms import query_terms, words
+from lorebank._mnemopi.search.terms import query_terms, terms, words
 
 MAX_TERMS = 64
 """Distinct terms of a long query that are searched: the first half and the last half of them."""
 
-_USER = ONESELF | {"user"}
-"""Who an agent speaks of in a query ("the user's job") is who says "I" in the memories."""
+_OWN = ONESELF | THE_USER
+_OWN_CJK = re.compile("|".join(["私", "わたし", "俺", "自分", "我", *sorted(word for word in THE_USER if not word.isascii())]))
+USER_TERMS = frozenset(terms(" ".join(THE_USER)))
+"""The terms of a query that only say that it is about the user."""
 _TITLES = frozenset(
     """
     book books novel novels movie movies film films show shows series song songs album albums band bands game games poem poems
@@ -26,18 +28,26 @@ _TITLES_CJK = re.compile("本|小説|映画|番組|曲|歌|ゲーム|书|电影|
 _FORMER = re.compile(
     r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|
     (?<!how\ )old|first(?!\ name)|back\ then|prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|
-    fr[uü]her|vorher|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatte|wohnte|
-    antes|anterior|al\ principio|primero|era|ten[ií]a|viv[ií]a|
-    avant|auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]tait)\b|
-    以前|前は|最初|昔|かつて|もともと""",
+    fr[uü]her|bevor|vorher|davor|zuvor|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatten?|wohnten?|lebten?|
+    arbeiteten?|
+    antes|anterior|al\ principio|primero|era|(?:ten|viv|hac|com|beb|deb|conduc|prefer)[ií]a(?:mos|n)?|
+    (?:trabaj|us|llam|est|tom|pag|jug|estudi)[aá]ba(?:mos|n)?|
+    avant|auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]t(?:ais|ait|ions)|
+    (?:av|habit|viv|travaill|utilis|jou|pay|mange|buv|pren|dev|fais|conduis|appel)(?:ais|ait|ions))\b|
+    以前|(?<![名午手])前は|最初|昔|かつて|もともと""",
     re.IGNORECASE | re.VERBOSE,
 )
+_ENDED = re.compile(
+    r"\b(?:before|prior to|until|bevor|vor(?! allem)|avant(?: de| que)?|antes de(?: que)?) ([^,;?]+)", re.IGNORECASE
+)
+"""What ended that which is asked for: "where did I live before the move?"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A parsed query. `own` says that the speaker asks about themselves, or an agent about its user, `former` that what was
-    before is asked for, `asks_title` that it asks for works, which have titles.
+    before is asked for, `asks_title` that it asks for works, which have titles. `ended` are the terms of what came next, where
+    it asks for what was before that.
     """
 
     text: str
@@ -48,6 +58,7 @@ class Question:
     own: bool
     former: bool
     asks_title: bool
+    ended: frozenset[str]
 
     @property
     def present(self) -> bool:
@@ -59,6 +70,11 @@ class Question:
         """Whether somebody asks about themselves, or about them and others."""
         return self.own or not OURS.isdisjoint(self.words)
 
+    @property
+    def yours(self) -> bool:
+        """Whether the assistant is asked what it said or did."""
+        return not YOURS.isdisjoint(self.words)
+
 
 def parse_question(query: str, anchor: datetime) -> Question:
     """The question in a query, seen from `anchor` (an aware datetime in the user's zone)."""
@@ -66,13 +82,16 @@ def parse_question(query: str, anchor: datetime) -> Question:
     if len(found) > MAX_TERMS:
         found = found[: MAX_TERMS // 2] + found[-MAX_TERMS // 2 :]
     spoken = frozenset(words(query))
+    period = find_period(query, anchor)
+    ended = None if period else _ENDED.search(query)
     return Question(
         query,
         tuple(found),
         spoken,
-        find_period(query, anchor),
+        period,
         asks_when(query),
-        not _USER.isdisjoint(spoken),
-        _FORMER.search(query) is not None,
+        not _OWN.isdisjoint(spoken) or (not query.isascii() and _OWN_CJK.search(query) is not None),
+        ended is not None or _FORMER.search(query) is not None,
         not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
+        frozenset(terms(ended[1])) if ended else frozenset(),
     )

@@ -41,7 +41,7 @@ from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import USERS, from_ticks, name_words
 from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, rarity
 from lorebank._mnemopi.search.current import Matched, by_time, settled
-from lorebank._mnemopi.search.question import Question
+from lorebank._mnemopi.search.question import USER_TERMS, Question
 from lorebank._mnemopi.search.terms import stem
 from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
 
@@ -52,6 +52,9 @@ RELATED_HELD = 0.75
 """How much of its weight what a term stands for counts as evidence (measured: more, and off-topic questions find something)."""
 EVIDENCE_TERMS = 4
 """A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
+
+TOLD = 0.6
+"""How much of `speaker` a user's messages have in questions that are not about the user."""
 
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
 FAR_OUT = 6.0
@@ -108,8 +111,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
     if question.present or question.former:
-        telling = _telling(columns[4], question)
-        told = by_time(columns, Matched(lexical, shares), scores, telling, former=question.former)
+        told = by_time(columns, _matched(lexical, pool, holding, question), scores, _telling(columns[4], question), question.former)
     else:
         told = scores
     told = settled(pool.answers, columns[0], told)
@@ -165,7 +167,7 @@ def _finder(keys: Keys) -> Callable[[Keys], Places]:
 
 def _asked(weights: Mapping[str, float], speakers: Sequence[str | None]) -> Mapping[str, float]:
     """The query's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
-    people = {stem(word) for speaker in {*speakers, *USERS} for word in name_words(speaker)}
+    people = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
     return {term: weight for term, weight in weights.items() if term not in people}
 
 
@@ -267,6 +269,12 @@ def _shares(pool: Pool, holding: Mapping[str, Places]) -> list[tuple[Places, flo
     return [(places, counted[term] / total) for term, places in holding.items()]
 
 
+def _matched(lexical: Column, pool: Pool, holding: Mapping[str, Places], question: Question) -> Matched:
+    """How well the candidates match what is asked for, without what ended that."""
+    asked = {term: places for term, places in holding.items() if term not in question.ended}
+    return Matched(lexical, _shares(pool, asked), ended=bool(question.ended) and bool(asked))
+
+
 def _telling(speakers: Sequence[str | None], question: Question) -> frozenset[str | None]:
     """The speakers whose later words hold: in a chat with an assistant the user, in any chat those who ask about themselves."""
     every = frozenset(speakers)
@@ -274,10 +282,12 @@ def _telling(speakers: Sequence[str | None], question: Question) -> frozenset[st
 
 
 def _speaks(speaker: str | None, question: Question) -> float:
-    """1 where the query names the speaker (the whole name or its first word) or the user asks about themselves."""
+    """1 where the query names the speaker (the whole name or its first word) or the user asks about themselves; the user told
+    what other questions are about, too, unless they ask what the assistant said.
+    """
     names = name_words(speaker)
     if not names:
         return 0.0
     if names[0] in USERS:
-        return float(question.own)
+        return 1.0 if question.ours else 0.0 if question.yours else TOLD
     return float(names[0] in question.words or all(name in question.words for name in names))

@@ -30,19 +30,40 @@ _CJK = re.compile(r"昨日|今日|明日|先週|来週|先月|来月|去年|今�
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _OWN_CJK = re.compile("[私僕俺我]")
 _QUOTED = re.compile('["“„«「『][^"“”„«»「」『』]{3,60}["“”»」』]')
+_CHANGE = frozenset(
+    """
+    now new newly since instead anymore longer lately nowadays finally switched swapped changed moved moving replaced replacement
+    sold quit left retired stopped started gave given became promoted cancelled canceled rescheduled postponed renamed upgraded
+    migrated rewrote dropped gone ended rather turned raised lowered increased reduced bumped extended closed closing broke
+    married divorced outgrew decommissioned officially
+    jetzt nun inzwischen mittlerweile neu neue neuer neuen neuem neues seit statt stattdessen endlich gewechselt umgestiegen
+    umgezogen gezogen ausgezogen verkauft gekundigt verschoben verlegt verlangert erhoht geandert ersetzt aufgehort aufgegeben
+    rausgeworfen abgeschafft befordert geworden zurzeit derzeit rente
+    ahora ya nuevo nueva desde ultimamente finalmente cambie cambiado cambiamos mude mudado mudamos vendi vendido deje dejado
+    dejamos pase pasamos pasado subio bajo resulta renovamos
+    maintenant desormais nouveau nouvelle nouvel depuis finalement change changee demenage vendu revendu quitte quittes arrete
+    remplace abandonne resilie passe fini
+    """.split()  # noqa: SIM905 - a word list reads better as one text
+)
+_CHANGE_TOLD = re.compile(
+    r"\b(?:no more|any more|these days|after all|turns out|as of|at the moment|(?:nicht|keine?[nrms]?)\b[^.,;!?]{0,20} mehr|im moment|"
+    r"n[e']\W?\w+ plus)\b|今は|もう|変わ|変え|新し|やめ|辞め|引っ越|替え|代わり|売っ|になっ",
+    re.IGNORECASE,
+)
 _STEPS = 6
 TIMED = 1 << 4
-_OWN, _TITLED = 1 << 5, 1 << 6
+_OWN, _TITLED, _CHANGED = 1 << 5, 1 << 6, 1 << 7
 
 
 def traits(text: str, spoken: Sequence[str]) -> int:
     """The packed traits of a text with these words: bit 0 for time words, three for the share of questions, in sixths, bit 5
-    for words of oneself, bit 6 for words in quotation marks.
+    for words of oneself, bit 6 for words in quotation marks, bit 7 for words of change.
     """
     asked = round(question_share(text) * _STEPS) << 1 if "?" in text or "？" in text else 0
     own = not FIRST_PERSON.isdisjoint(spoken) or (not text.isascii() and _OWN_CJK.search(text) is not None)
     quoted = _QUOTED.search(text) is not None
-    return int(_tells_time(text, spoken)) | asked | _OWN * own | _TITLED * quoted
+    changed = not _CHANGE.isdisjoint(spoken) or _CHANGE_TOLD.search(text) is not None
+    return int(_tells_time(text, spoken)) | asked | _OWN * own | _TITLED * quoted | _CHANGED * changed
 
 
 def _tells_time(text: str, spoken: Sequence[str]) -> bool:
@@ -82,3 +103,8 @@ def of_own(packed: NDArray[np.int64]) -> NDArray[np.float64]:
 def titled(packed: NDArray[np.int64]) -> NDArray[np.float64]:
     """1 where a text has words in quotation marks, from packed traits."""
     return (packed >> 6 & 1).astype(np.float64)
+
+
+def changed(packed: int) -> bool:
+    """Whether a text tells that something is no longer as it was, from its packed traits."""
+    return packed & _CHANGED != 0

@@ -115,15 +115,15 @@ def _right(answer: Answer) -> bool:
 
 FLOORS = {"single": 0.95, "temporal": 0.96, "identifier": 1.0, "preference": 0.93, "multi": 0.93}
 HARD = {
-    "single": 0.64,
+    "single": 0.62,
     "temporal": 0.82,
     "identifier": 0.82,
     "preference": 0.62,
     "multi": 0.76,
     "changed-current": 0.56,
-    "changed-former": 0.79,
+    "changed-former": 0.73,
 }
-RIGHT = {"changed-current": 0.40, "changed-former": 0.66}
+RIGHT = {"changed-current": 0.40, "changed-former": 0.60}
 
 
 def lacking(found: Mapping[str, list[Answer]], floors: Mapping[str, float]) -> dict[str, float]:
@@ -160,7 +160,7 @@ def test_questions_are_answered_from_one_bank_with_everything(banks: Bank) -> No
 def test_questions_without_an_answer_find_nothing(banks: Bank) -> None:
     """Off-topic questions mostly return nothing at all."""
     found = by_class(banks, FILES)["off-topic"]
-    assert sum(answer.count == 0 for answer in found) / len(found) >= 0.86
+    assert sum(answer.count == 0 for answer in found) / len(found) >= 0.88
 
 
 def test_the_set_is_whole() -> None:

@@ -100,6 +100,8 @@ ASKED_OF = [
     ("user", "What is the user's job?", "I bake bread for a living, that's my job."),
     ("human", "user allergies", "I'm allergic to walnuts."),
     ("Ana", "Which desk does Ana use?", "The desk by the window is mine."),
+    ("user", "current job of the user", "I bake bread for a living, that's my job."),
+    ("user", "aktueller job des Nutzers", "Mein Job ist Brot backen."),
 ]
 
 
@@ -124,6 +126,29 @@ def test_what_a_user_says_later_holds(bank: Bank, speaker: str, query: str, firs
     said = [Item(text, speaker=speaker, timestamp=NOON + timedelta(days=100 * n)) for n, text in enumerate(CHANGED)]
     bank.retain([*said, *CHATTER])
     assert texts(bank, query)[0] == CHANGED[first]
+
+
+BEFORE = [
+    ("What seat did I like before my knee operation?", "I like the aisle seat.", "With my new knee I like a window seat."),
+    ("Wer war vor Frau Tran mein Zahnarzt?", "Mein Zahnarzt ist Herr Lund.", "Frau Tran ist mein Zahnarzt."),
+]
+
+
+@pytest.mark.parametrize(("query", "earlier", "later"), BEFORE)
+def test_what_ended_something_is_not_what_was_before_it(bank: Bank, query: str, earlier: str, later: str) -> None:
+    """The question names what came next: that is said in the later message, and the earlier one is asked for."""
+    said = [Item(text, speaker="user", timestamp=NOON + timedelta(days=100 * n)) for n, text in enumerate((earlier, later))]
+    bank.retain([*said, *CHATTER])
+    assert texts(bank, query)[0] == earlier
+
+
+def test_the_user_told_it_unless_the_assistant_is_asked(bank: Bank) -> None:
+    """The same words of both: what somebody wants to know they have told, or they ask for what "you" said."""
+    told = {"assistant": "The ferry to Kos leaves by nine.", "user": "The ferry to Kos leaves at nine."}
+    bank.retain([Item(text, speaker=speaker, timestamp=NOON) for speaker, text in told.items()])
+    assert texts(bank, "the ferry to Kos")[0] == told["user"]
+    signals = bank.explain("When did you say leaves the ferry to Kos?").memories[0].signals or {}
+    assert not signals.get("speaker")
 
 
 def test_what_is_known_of_the_user_is_what_was_said_last(bank: Bank) -> None:

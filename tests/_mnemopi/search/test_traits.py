@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lorebank._mnemopi.search.terms import words
-from lorebank._mnemopi.search.traits import asking, of_own, question_share, time_words, titled, traits
+from lorebank._mnemopi.search.traits import asking, changed, of_own, question_share, time_words, titled, traits
 
 
 def packed(text: str) -> NDArray[np.int64]:
@@ -83,7 +83,26 @@ def test_titles_are_in_quotation_marks(text: str, share: float) -> None:
     assert titled(packed(text)).tolist() == [share]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("We moved to Porto.", True),
+        ("Please, no more kibble", True),
+        ("Ich esse kein Fleisch mehr.", True),
+        ("Ya no vivo allí.", True),
+        ("On a vendu la Clio.", True),
+        ("引っ越しました", True),
+        ("We live in Porto.", False),
+        ("Ich esse mehr Fleisch.", False),
+        ("犬がいます", False),
+    ],
+)
+def test_words_of_change_are_seen(text: str, told: bool) -> None:
+    """What was otherwise before, in several languages."""
+    assert changed(traits(text, words(text))) is told
+
+
 def test_all_traits_fit_one_number() -> None:
-    """Bit 0 for time words, three for questions, one for oneself, one for titles."""
-    told = ("Tea.", "Today.", "Tea?", "Today?", "I.", '"Tea leaves"', 'My "tea" today?')
-    assert [traits(text, words(text)) for text in told] == [0, 1, 12, 13, 32, 64, 32 + 64 + 13]
+    """Bit 0 for time words, three for questions, one each for oneself, titles and change."""
+    told = ("Tea.", "Today.", "Tea?", "Today?", "I.", '"Tea leaves"', "Sold.", 'My "tea" today?')
+    assert [traits(text, words(text)) for text in told] == [0, 1, 12, 13, 32, 64, 128, 32 + 64 + 13]

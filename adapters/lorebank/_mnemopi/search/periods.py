@@ -153,6 +153,15 @@ def _iso(match: re.Match[str], anchor: datetime) -> Period:
     return Period((_days(named, named, anchor),), (around,))
 
 
+def _numeric(match: re.Match[str], anchor: datetime) -> Period | None:
+    """With dots and hyphens the day comes first; "5/6/2024" may be the fifth of June or the sixth of May."""
+    first, second = int(match["first"]), int(match["second"])
+    read = {(first, second), (second, first)} if match["sep"] == "/" else {(first, second)}
+    named = [each for day, month in sorted(read) if month <= 12 for each in _existing(_years(match, anchor), month, day)]
+    near = tuple(_month(each.year, each.month, anchor) for each in named)
+    return Period(tuple(_days(each, each, anchor) for each in named), near) if named else None
+
+
 def _cjk(match: re.Match[str], anchor: datetime) -> Period | None:
     month = int(match["m"])
     if not match["d"]:
@@ -221,6 +230,8 @@ _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (
         (rf"\b{_YEAR}[-/](?P<m>\d{{1,2}})(?:[-/](?P<d>\d{{1,2}}))?\b", _iso),
+        (rf"(?<![\d./-])(?P<first>\d{{1,2}})(?P<sep>[./-])(?P<second>\d{{1,2}})(?P=sep){_YEAR}(?![\d/-])", _numeric),
+        (r"\b(?:am|vom|zum|bis|seit|den)\s+(?P<first>\d{1,2})(?P<sep>\.)(?P<second>\d{1,2})\.(?!\d)", _numeric),
         (rf"(?:{_YEAR}年)?(?P<m>\d{{1,2}})月(?:(?P<d>\d{{1,2}})日)?", _cjk),
         (rf"\b{_DAY}\s*(?:of\s+|de\s+)?(?P<month>{_MONTH})\b\.?(?:,?\s*(?:de\s+)?{_YEAR}\b)?", _named_day),
         (rf"\b(?P<month>{_MONTH})\b\.?\s+{_DAY}(?!\d)(?:\s*,?\s*{_YEAR}\b)?", _named_day),

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from lorebank._mnemopi.search.function_words import ONESELF, OURS, THE_USER, YOURS
 from lorebank._mnemopi.search.periods import Period, asks_when, find_period
+from lorebank._mnemopi.search.requests import matter
 from lorebank._mnemopi.search.terms import query_terms, terms, words
 
 MAX_TERMS = 64
@@ -38,7 +39,8 @@ _FORMER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _ENDED = re.compile(
-    r"\b(?:before|prior to|until|bevor|vor(?! allem)|avant(?: de| que)?|antes de(?: que)?) ([^,;?]+)", re.IGNORECASE
+    r"(?i:\b(?:before|prior to|until|bevor|avant(?: de| que)?|antes de(?: que)?) ([^,;?]+))|"
+    r"\b[Vv]or(?! allem\b)(?! (?:\w+ )?(?:Tag|Woche|Monat|Jahr|Stunde|Minute))(?: [a-zäöü]+){0,2} ((?:[A-ZÄÖÜ][\w-]+ ?)+)"
 )
 """What ended that which is asked for: "where did I live before the move?"."""
 
@@ -47,7 +49,7 @@ _ENDED = re.compile(
 class Question:
     """A parsed query. `own` says that the speaker asks about themselves, or an agent about its user, `former` that what was
     before is asked for, `asks_title` that it asks for works, which have titles. `ended` are the terms of what came next, where
-    it asks for what was before that.
+    it asks for what was before that, `matter` whose matters it asks for (`requests`, the module).
     """
 
     text: str
@@ -59,6 +61,7 @@ class Question:
     former: bool
     asks_title: bool
     ended: frozenset[str]
+    matter: float
 
     @property
     def present(self) -> bool:
@@ -81,7 +84,8 @@ def parse_question(query: str, anchor: datetime) -> Question:
     found = query_terms(query)
     if len(found) > MAX_TERMS:
         found = found[: MAX_TERMS // 2] + found[-MAX_TERMS // 2 :]
-    spoken = frozenset(words(query))
+    told = words(query)
+    spoken = frozenset(told)
     period = find_period(query, anchor)
     ended = None if period else _ENDED.search(query)
     return Question(
@@ -93,5 +97,6 @@ def parse_question(query: str, anchor: datetime) -> Question:
         not _OWN.isdisjoint(spoken) or (not query.isascii() and _OWN_CJK.search(query) is not None),
         ended is not None or _FORMER.search(query) is not None,
         not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
-        frozenset(terms(ended[1])) if ended else frozenset(),
+        frozenset(terms(ended[1] or ended[2])) if ended else frozenset(),
+        matter(query, told),
     )

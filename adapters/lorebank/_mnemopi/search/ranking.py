@@ -30,6 +30,7 @@ Which signals help, and by how much, was measured; see `docs/benchmarks.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -39,9 +40,11 @@ from numpy.typing import NDArray
 
 from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import USERS, from_ticks, name_words
-from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, rarity
+from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, Related, rarity
 from lorebank._mnemopi.search.current import Matched, by_time, settled
+from lorebank._mnemopi.search.everyday import EVIDENCE_SHARE, counted
 from lorebank._mnemopi.search.question import USER_TERMS, Question
+from lorebank._mnemopi.search.requests import OWN
 from lorebank._mnemopi.search.terms import stem
 from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
 
@@ -55,6 +58,8 @@ EVIDENCE_TERMS = 4
 
 TOLD = 0.6
 """How much of `speaker` a user's messages have in questions that are not about the user."""
+KNOWN_TERMS = 10
+"""... and what the banks know of it at all is looked for in this many terms' weight of it."""
 
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
 FAR_OUT = 6.0
@@ -96,13 +101,13 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     related = [find(each.holders) for each in pool.related]
     asked = _asked(pool.weights, columns[4])
     lexical, held, lengths = _lexical(pool, holding, related, corpus, asked)
-    evidence = _evidence(held, sum(asked.values()), corpus)
+    homes = _homes(columns)
+    evidence = _evidence(pool, held, _told_in_session(homes, holding, pool.related, related, asked), asked, corpus)
     lexical /= lexical.max(initial=0.0) or 1.0
     fact = np.array([key in pool.answers.telling for key in columns[0]], np.bool_)
     lexical[fact] = 1.0
     signals = {"lexical": lexical, "fact": fact.astype(np.float64), "length": np.log1p(lengths) / 4}
     signals |= _known(columns, times, question)
-    homes = _homes(columns)
     shares = _shares(pool, holding)
     signals |= _around(homes, lexical, -signals["question"], shares)
     if pool.closeness is not None:
@@ -111,12 +116,15 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
     if question.present or question.former:
-        told = by_time(columns, _matched(lexical, pool, holding, question), scores, _telling(columns[4], question), question.former)
+        matched = _matched(lexical, pool, holding, question)
+        told = by_time(columns, matched, scores, _telling(columns[4], question), question.former)
     else:
         told = scores
     told = settled(pool.answers, columns[0], told)
     gained["current"] = told - scores
-    return Ranking(tuple(np.lexsort((-keys, -times, -told)).tolist()), keys, told, gained, evidence)
+    about = OWN if len(asked) < len(pool.weights.keys() - USER_TERMS) else question.matter
+    order = tuple(np.lexsort((-keys, -times, -told)).tolist())
+    return Ranking(order, keys, told, gained, min(1.0, evidence * about))
 
 
 def _lexical(
@@ -168,13 +176,35 @@ def _finder(keys: Keys) -> Callable[[Keys], Places]:
 def _asked(weights: Mapping[str, float], speakers: Sequence[str | None]) -> Mapping[str, float]:
     """The query's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
     people = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
-    return {term: weight for term, weight in weights.items() if term not in people}
+    return counted({term: weight for term, weight in weights.items() if term not in people}, EVIDENCE_SHARE)
 
 
-def _evidence(held: Column, asked: float, corpus: Corpus) -> float:
-    """How much the best candidate holds of what is asked, by weight; a long query counts as its `EVIDENCE_TERMS` rarest."""
-    enough = min(asked, EVIDENCE_TERMS * rarity(max(corpus.size, SMALL), 1))
-    return min(1.0, float(held.max(initial=0.0)) / enough) if enough else 1.0
+def _evidence(pool: Pool, held: Column, in_session: Column, asked: Mapping[str, float], corpus: Corpus) -> float:
+    """How much of what is asked is answered, by weight: the mean of what the best candidate holds of it and the best session,
+    times the root of what the banks know of it at all. A long query counts as its `EVIDENCE_TERMS` rarest terms.
+
+    A question about somebody needs less of that, a general request more (`requests`, the module).
+    """
+    total = sum(asked.values())
+    one = rarity(max(corpus.size, SMALL), 1)
+    enough = min(total, EVIDENCE_TERMS * one)
+    if not enough:
+        return 1.0
+    related = {each.term for each in pool.related}
+    known = sum(weight for term, weight in asked.items() if len(pool.holders[term]) or term in related)
+    best = [min(1.0, float(each.max(initial=0.0)) / enough) for each in (held, np.maximum(held, in_session))]
+    return (sum(best) / 2) * math.sqrt(min(1.0, known / min(total, KNOWN_TERMS * one)))
+
+
+def _told_in_session(
+    homes: _Homes, holding: Mapping[str, Places], related: Sequence[Related], places: Sequence[Places], asked: Mapping[str, float]
+) -> Column:
+    """The weight of the asked terms that each candidate's session holds, by themselves or by what they stand for."""
+    held = np.zeros(homes.count)
+    for term, weight in asked.items():
+        kin = [found for each, found in zip(related, places, strict=True) if each.term == term]
+        held[np.unique(homes.session[np.concatenate([holding[term], *kin])])] += weight
+    return np.where(homes.alone, 0.0, held[homes.session])
 
 
 def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) -> dict[str, Column]:

@@ -46,8 +46,8 @@ _CHANGE = frozenset(
     """.split()  # noqa: SIM905 - a word list reads better as one text
 )
 _CHANGE_TOLD = re.compile(
-    r"\b(?:no more|any more|these days|after all|turns out|as of|at the moment|(?:nicht|keine?[nrms]?)\b[^.,;!?]{0,20} mehr|im moment|"
-    r"n[e']\W?\w+ plus)\b|今は|もう|変わ|変え|新し|やめ|辞め|引っ越|替え|代わり|売っ|になっ",
+    r"\b(?:no more|any more|these days|after all|turns out|as of|at the moment|(?:nicht|keine?[nrms]?)\b[^.,;!?]{0,20} mehr|"
+    r"im moment|n[e']\W?\w+ plus)\b|今は|もう|変わ|変え|新し|やめ|辞め|引っ越|替え|代わり|売っ|になっ",
     re.IGNORECASE,
 )
 _STEPS = 6

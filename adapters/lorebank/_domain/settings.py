@@ -290,7 +290,8 @@ class FollowUp(Settings):
 class MnemopiSettings(Settings):
     """The embedded engine.
 
-    `floor` is the share of a query (0 to 1) that the best memory must match for anything to be returned. With an embedder,
+    `floor` is how much of a question (0 to 1) must be answered for anything to be returned: the share of it that the best
+    memory and the best session hold, more for questions about somebody, less for general requests. With an embedder,
     a memory is returned without that where it stands out in meaning: `standing` deviations beyond what the nearest of so
     many memories does by chance. A recall waits `query_timeout` seconds at most for the query's vector, then goes on by
     words.

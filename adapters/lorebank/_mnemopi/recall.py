@@ -14,7 +14,8 @@ from lorebank._domain.settings import MnemopiSettings
 from lorebank._mnemopi.derived import sources_of
 from lorebank._mnemopi.rows import full_rows, to_memory
 from lorebank._mnemopi.schema import OBSERVATION
-from lorebank._mnemopi.search.candidates import Corpus, Filter, Pool, Wanted, gather
+from lorebank._mnemopi.search.candidates import Filter, Pool, Wanted, gather
+from lorebank._mnemopi.search.corpus import Corpus
 from lorebank._mnemopi.search.question import Question, parse_question
 from lorebank._mnemopi.search.ranking import Ranking, rank
 from lorebank._mnemopi.vectors.meaning import Asked

@@ -128,6 +128,22 @@ def test_what_a_user_says_later_holds(bank: Bank, speaker: str, query: str, firs
     assert texts(bank, query)[0] == CHANGED[first]
 
 
+@pytest.mark.parametrize("query", ["Who is my doctor?", "Who was my doctor before Dr Anand?"])
+def test_what_came_of_the_best_match_stands_beside_it(bank: Bank, query: str) -> None:
+    """It is about the same by a word that no other memory holds, and has no word of the question."""
+    told = ("My doctor is Gwendolyn Hollis.", "Hollis is closing the practice, so from May we see Dr Anand.")
+    bank.retain([Item(text, speaker="user", timestamp=NOON + timedelta(days=100 * n)) for n, text in enumerate(told)])
+    bank.retain([Item(text, speaker="user") for text in CHATTER])
+    assert set(texts(bank, query)[:2]) == set(told)
+
+
+def test_what_only_shares_a_rare_word_is_not_what_came_of_it(bank: Bank) -> None:
+    """Nothing in it has changed."""
+    bank.retain([Item("My doctor is Gwendolyn Hollis.", speaker="user", timestamp=NOON)])
+    bank.retain([Item("A street by the name of Hollis.", speaker="user", timestamp=NOON + timedelta(days=9))])
+    assert texts(bank, "Who is my doctor?") == ["My doctor is Gwendolyn Hollis."]
+
+
 BEFORE = [
     ("What seat did I like before my knee operation?", "I like the aisle seat.", "With my new knee I like a window seat."),
     ("Wer war vor Frau Tran mein Zahnarzt?", "Mein Zahnarzt ist Herr Lund.", "Frau Tran ist mein Zahnarzt."),

@@ -17,7 +17,7 @@ from lorebank._mnemopi.derived import derived_from, sources_of
 from lorebank._mnemopi.dialects import speech
 from lorebank._mnemopi.jobs.marks import Job
 from lorebank._mnemopi.jobs.told import Row, told_rows
-from lorebank._mnemopi.search.candidates import SMALL, rarity
+from lorebank._mnemopi.search.corpus import SMALL, rarity
 from lorebank._mnemopi.store import bank_size
 
 LEAST = 3

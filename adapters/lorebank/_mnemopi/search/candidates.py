@@ -10,9 +10,9 @@ that are nearest in meaning join them, from the whole of the banks. So do the me
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,10 @@ from lorebank._mnemopi.facts import asking, store
 from lorebank._mnemopi.facts.truth import NO_ANSWERS, Answers, answers
 from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION
+from lorebank._mnemopi.search.corpus import SMALL, Corpus, rarity
 from lorebank._mnemopi.search.everyday import counted
 from lorebank._mnemopi.search.kinds import kin_of
+from lorebank._mnemopi.search.linked import Link, Reader, links
 from lorebank._mnemopi.search.question import USER_TERMS, Question
 from lorebank._mnemopi.vectors.meaning import Meaning
 
@@ -36,9 +38,6 @@ COMMON_SHARE = 20
 COMMON_AT_LEAST = 4_000
 """... but always up to this many."""
 PERIOD_AT_MOST = 2_000
-SMALL = 30
-"""Rarity in a bank with fewer memories is taken as in one with so many: two memories about Ana don't make "Ana" a
-common word."""
 AROUND = (-2, -1, 1, 2)
 """Which messages of a session are a message's neighbours: the two before it and the two after it."""
 NEIGHBOURED = 25
@@ -57,15 +56,6 @@ _BY_PLACE = spoken(f"SELECT {_COLUMNS} FROM {{memories_by_place}} WHERE {_LIVE}"
 Keys = NDArray[np.int64]
 Place = tuple[int, str, int]
 """Bank, session, position in the session."""
-
-
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """The banks that are searched as one: their numbers, how many memories they hold, and terms in all."""
-
-    banks: tuple[int, ...]
-    size: int
-    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +101,7 @@ class Pool:
     holders: Mapping[str, Keys]
     related: tuple[Related, ...] = ()
     answers: Answers = NO_ANSWERS
+    links: tuple[Link, ...] = ()
     closeness: NDArray[np.float64] | None = None
     trust: float = 1.0
     standing: NDArray[np.float64] | None = None
@@ -150,9 +141,11 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     told, said = _told(connection, corpus, question, admit)
     found = {row[0] for row in matched}
     matched += [row for row in told if row[0] not in found]
+    beyond, linked = links(question, matched, _reader(connection, corpus, admit))
+    matched += beyond
     if (meaning := wanted.meaning) is None:
         rows = (*matched, *_neighbours(connection, matched, matched[:NEIGHBOURED], beside, admit))
-        return Pool(rows, len(matched), weights, holders, related, said)
+        return Pool(rows, len(matched), weights, holders, related, said, linked)
     nearest: list[int] = meaning.nearest(connection).tolist()
     known = {row[0]: row for row in matched}
     room = size // 2 - sum(key in known for key in nearest[: size // 2])
@@ -164,7 +157,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     rows = (*every, *_neighbours(connection, every, list(leading.values()), list(around.values()), admit))
     closeness = meaning.closeness(connection, [row[0] for row in rows])
     standing = meaning.standing(closeness)
-    return Pool(rows, len(every), weights, holders, related, said, closeness, meaning.trust, standing)
+    return Pool(rows, len(every), weights, holders, related, said, linked, closeness, meaning.trust, standing)
 
 
 def _holders(
@@ -186,6 +179,16 @@ def _holders(
     return held, tuple(every)
 
 
+def _reader(connection: Source, corpus: Corpus, admit: Filter) -> Reader:
+    """How links read the banks."""
+
+    def holders(terms: Sequence[str], bound: int) -> list[Keys]:
+        found = speech(connection).postings(connection, corpus.banks, [(term,) for term in terms], bound)
+        return _without_observations(connection, corpus, found, admit)
+
+    return Reader(max(corpus.size, SMALL), holders, partial(admit.admitted, connection, _BY_KEY))
+
+
 def _without_observations(connection: Source, corpus: Corpus, holders: list[Keys], admit: Filter) -> list[Keys]:
     """The holders of terms but for observations, where these are not asked for: what they repeat is not more common for that."""
     if OBSERVATION in admit.types:
@@ -202,11 +205,6 @@ def _told(connection: Source, corpus: Corpus, question: Question, admit: Filter)
     there = {row[0] for row in rows}
     stated = [each for each in meant if each.key in there]
     return rows, answers(stated, others, question.terms, wanted.mainly, former=question.former)
-
-
-def rarity(total: int, found: int) -> float:
-    """Inverse document frequency as in BM25: ln(1 + (N - n + 0.5) / (n + 0.5))."""
-    return math.log(1 + (max(total, found) - found + 0.5) / (found + 0.5))
 
 
 def _keys(found: Sequence[Row]) -> Keys:

@@ -1,4 +1,4 @@
-"""What holds now goes before what held before: by the facts that memories state, and by time where they state none."""
+"""What holds now goes before what held before: by the facts that memories state, by time, and by links."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorebank._mnemopi.facts.truth import Answers
-from lorebank._mnemopi.search.candidates import SMALL, rarity
+from lorebank._mnemopi.search.corpus import SMALL, rarity
 from lorebank._mnemopi.search.everyday import everyday
+from lorebank._mnemopi.search.linked import Link
 from lorebank._mnemopi.search.traits import changed
 
 OVER = 0.001
@@ -53,6 +54,16 @@ def settled(answers: Answers, keys: Sequence[int], scores: Column) -> Column:
     for first, second in answers.pairs:
         if first in places and second in places:
             lifted[places[first]] = max(lifted[places[first]], lifted[places[second]] + OVER)
+    return lifted
+
+
+def followed(links: Sequence[Link], keys: Sequence[int], scores: Column) -> Column:
+    """The scores, with each memory that is linked to a better match beside that one."""
+    lifted = scores.copy()
+    places = {key: place for place, key in enumerate(keys)} if links else {}
+    for link in links:
+        one, other = places[link.key], places[link.anchor]
+        lifted[one] = max(lifted[one], lifted[other] + (OVER if link.first else -OVER))
     return lifted
 
 

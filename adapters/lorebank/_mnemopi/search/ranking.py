@@ -4,7 +4,8 @@ Lexical score: BM25 with k1 = 0.4 and b = 0.2 (short messages want less saturati
 FTS5's fixed 1.2 and 0.75), divided by the pool's best, so that it lies between 0 and 1. To it the weighted signals are
 added, never multiplied, so that none can erase a match:
 
-    speaker     the memory's speaker is named in the query (or the user asks about themselves)
+    speaker     the memory's speaker is named in the query, or is the user: for questions about the user, and in part for
+                others, unless they ask what the assistant said
     around      the mean lexical score of the two messages before it in its session and the two after it
     reply       that of the message before it as far as that one asks: an answer rarely repeats the question's words
     session     the mean of its session's three best lexical scores
@@ -23,61 +24,45 @@ added, never multiplied, so that none can erase a match:
     meaning_session   the mean of its session's three best
     importance, veracity, recency    order memories that match about equally
 
-What holds now is then lifted over what held before (`current`, the module).
+What holds now is then lifted over what held before, by the same words (`current`, the module) and by others (`linked`).
 
 Which signals help, and by how much, was measured; see `docs/benchmarks.md`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lorebank._domain.settings import RankingWeights
 from lorebank._mnemopi.rows import USERS, from_ticks, name_words
-from lorebank._mnemopi.search.candidates import AROUND, SMALL, Corpus, Keys, Pool, Related, rarity
-from lorebank._mnemopi.search.current import Matched, by_time, settled
-from lorebank._mnemopi.search.everyday import EVIDENCE_SHARE, counted
-from lorebank._mnemopi.search.question import USER_TERMS, Question
-from lorebank._mnemopi.search.requests import OWN
-from lorebank._mnemopi.search.terms import stem
+from lorebank._mnemopi.search.candidates import AROUND, Keys, Pool
+from lorebank._mnemopi.search.corpus import Corpus
+from lorebank._mnemopi.search.current import Matched, by_time, followed, settled
+from lorebank._mnemopi.search.evidence import RELATED_HELD, asked_for, evidence, held_in_session, whose
+from lorebank._mnemopi.search.homes import Column, Homes, Places, best_of_session, homes_of
+from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
 
 K1 = 0.4
 B = 0.2
-SESSION_BEST = 3
-RELATED_HELD = 0.75
-"""How much of its weight what a term stands for counts as evidence (measured: more, and off-topic questions find something)."""
-EVIDENCE_TERMS = 4
-"""A query counts as answered when it is matched as much as this many rare terms: long queries can't be matched whole."""
-
 TOLD = 0.6
 """How much of `speaker` a user's messages have in questions that are not about the user."""
-KNOWN_TERMS = 10
-"""... and what the banks know of it at all is looked for in this many terms' weight of it."""
-
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
 FAR_OUT = 6.0
 """A memory that is so many deviations nearer than usual gets the whole weight of `meaning`."""
 _SCALED = ("speaker", "around", "reply", "session", "together", "period", "time_words", "title", "own", "length")
 _MEANT = ("meaning", "meaning_around", "meaning_session")
 
-Column = NDArray[np.float64]
-"""One number for each candidate of a pool."""
-Places = NDArray[np.intp]
-"""Places of candidates in a pool."""
-
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The pool in order, best first: places in it, with the scores (0 to about 1) by place.
 
-    `evidence` (0 to 1) is how much of the question the best candidate holds; `signals` are what each signal added.
+    `evidence` (0 to 1) is how much of the question they answer; `signals` are what each signal added.
     """
 
     order: tuple[int, ...]
@@ -99,10 +84,10 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     find = _finder(keys[: pool.matched])
     holding = {term: find(holders) for term, holders in pool.holders.items()}
     related = [find(each.holders) for each in pool.related]
-    asked = _asked(pool.weights, columns[4])
+    asked = asked_for(pool, columns[4])
     lexical, held, lengths = _lexical(pool, holding, related, corpus, asked)
-    homes = _homes(columns)
-    evidence = _evidence(pool, held, _told_in_session(homes, holding, pool.related, related, asked), asked, corpus)
+    homes = homes_of(columns)
+    answered = evidence(pool, held, held_in_session(homes, pool, holding, related, asked), asked, corpus)
     lexical /= lexical.max(initial=0.0) or 1.0
     fact = np.array([key in pool.answers.telling for key in columns[0]], np.bool_)
     lexical[fact] = 1.0
@@ -115,16 +100,17 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     scale = 1 + sum(getattr(weights, name) for name in (*_SCALED, *_MEANT) if name in signals and signals[name].any())
     gained = {name: column * ((1.0 if name == "lexical" else getattr(weights, name)) / scale) for name, column in signals.items()}
     scores = sum(gained.values(), np.zeros(len(keys)))
-    if question.present or question.former:
-        matched = _matched(lexical, pool, holding, question)
-        told = by_time(columns, matched, scores, _telling(columns[4], question), question.former)
-    else:
-        told = scores
-    told = settled(pool.answers, columns[0], told)
+    told = _in_time(scores, columns, _matched(lexical, pool, holding, question), pool, question)
     gained["current"] = told - scores
-    about = OWN if len(asked) < len(pool.weights.keys() - USER_TERMS) else question.matter
     order = tuple(np.lexsort((-keys, -times, -told)).tolist())
-    return Ranking(order, keys, told, gained, min(1.0, evidence * about))
+    return Ranking(order, keys, told, gained, min(1.0, answered * whose(pool, asked, question)))
+
+
+def _in_time(scores: Column, columns: Sequence[tuple[Any, ...]], matched: Matched, pool: Pool, question: Question) -> Column:
+    """The scores, with what holds at the time that the question asks for before what doesn't."""
+    if question.present or question.former:
+        scores = by_time(columns, matched, scores, _telling(columns[4], question), question.former)
+    return settled(pool.answers, columns[0], followed(pool.links, columns[0], scores))
 
 
 def _lexical(
@@ -173,40 +159,6 @@ def _finder(keys: Keys) -> Callable[[Keys], Places]:
     return find
 
 
-def _asked(weights: Mapping[str, float], speakers: Sequence[str | None]) -> Mapping[str, float]:
-    """The query's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
-    people = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
-    return counted({term: weight for term, weight in weights.items() if term not in people}, EVIDENCE_SHARE)
-
-
-def _evidence(pool: Pool, held: Column, in_session: Column, asked: Mapping[str, float], corpus: Corpus) -> float:
-    """How much of what is asked is answered, by weight: the mean of what the best candidate holds of it and the best session,
-    times the root of what the banks know of it at all. A long query counts as its `EVIDENCE_TERMS` rarest terms.
-
-    A question about somebody needs less of that, a general request more (`requests`, the module).
-    """
-    total = sum(asked.values())
-    one = rarity(max(corpus.size, SMALL), 1)
-    enough = min(total, EVIDENCE_TERMS * one)
-    if not enough:
-        return 1.0
-    related = {each.term for each in pool.related}
-    known = sum(weight for term, weight in asked.items() if len(pool.holders[term]) or term in related)
-    best = [min(1.0, float(each.max(initial=0.0)) / enough) for each in (held, np.maximum(held, in_session))]
-    return (sum(best) / 2) * math.sqrt(min(1.0, known / min(total, KNOWN_TERMS * one)))
-
-
-def _told_in_session(
-    homes: _Homes, holding: Mapping[str, Places], related: Sequence[Related], places: Sequence[Places], asked: Mapping[str, float]
-) -> Column:
-    """The weight of the asked terms that each candidate's session holds, by themselves or by what they stand for."""
-    held = np.zeros(homes.count)
-    for term, weight in asked.items():
-        kin = [found for each, found in zip(related, places, strict=True) if each.term == term]
-        held[np.unique(homes.session[np.concatenate([holding[term], *kin])])] += weight
-    return np.where(homes.alone, 0.0, held[homes.session])
-
-
 def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) -> dict[str, Column]:
     """The signals of a memory by itself."""
     speakers, importance, veracity = columns[4], columns[7], columns[8]
@@ -228,34 +180,7 @@ def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) 
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Homes:
-    """Where the candidates stand: each one's session by number (how many there are), its place in it (`order` sorts by both),
-    and whether it has none.
-    """
-
-    session: Places
-    count: int
-    spot: Keys
-    order: Places
-    alone: NDArray[np.bool_]
-
-    def beside(self, values: Column, step: int) -> Column:
-        """For each candidate the value of the one so many places after it in its session; 0 where there is none."""
-        order, ordered = self.order, self.spot[self.order]
-        at = np.minimum(np.searchsorted(ordered, self.spot + step), len(ordered) - 1)
-        return np.where((ordered[at] == self.spot + step) & ~self.alone, values[order][at], 0.0)
-
-
-def _homes(columns: Sequence[tuple[Any, ...]]) -> _Homes:
-    homes = list(zip(columns[1], columns[2], strict=True))
-    numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
-    session = np.array([numbers[home] for home in homes], np.intp)
-    spot = (session.astype(np.int64) << 32) + np.array([each or 0 for each in columns[3]], np.int64)
-    return _Homes(session, len(numbers), spot, np.argsort(spot), np.array([each is None for each in columns[2]], np.bool_))
-
-
-def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tuple[Places, float]]) -> dict[str, Column]:
+def _around(homes: Homes, lexical: Column, asking: Column, shares: Sequence[tuple[Places, float]]) -> dict[str, Column]:
     """The signals that a memory has from its session: what stands before and after it, and what the session holds."""
     if not len(lexical):
         return dict.fromkeys(("around", "reply", "session", "together"), lexical)
@@ -265,12 +190,12 @@ def _around(homes: _Homes, lexical: Column, asking: Column, shares: Sequence[tup
     return {
         "around": sum((homes.beside(lexical, step) for step in AROUND), np.zeros(len(lexical))) / len(AROUND),
         "reply": homes.beside(lexical * asking, -1),
-        "session": np.where(homes.alone, 0.0, _best_of_session(homes, lexical)),
+        "session": np.where(homes.alone, 0.0, best_of_session(homes, lexical)),
         "together": np.where(homes.alone, 0.0, held[homes.session]),
     }
 
 
-def _meant(homes: _Homes, closeness: Column, trust: float) -> dict[str, Column]:
+def _meant(homes: Homes, closeness: Column, trust: float) -> dict[str, Column]:
     """The signals of meaning: a memory's own, and what it has from its session."""
     near = np.clip(closeness / FAR_OUT, 0.0, 1.0) * trust
     if not len(near):
@@ -278,18 +203,8 @@ def _meant(homes: _Homes, closeness: Column, trust: float) -> dict[str, Column]:
     return {
         "meaning": near,
         "meaning_around": (homes.beside(near, -1) + homes.beside(near, 1)) / 2,
-        "meaning_session": np.where(homes.alone, 0.0, _best_of_session(homes, near)),
+        "meaning_session": np.where(homes.alone, 0.0, best_of_session(homes, near)),
     }
-
-
-def _best_of_session(homes: _Homes, scores: Column) -> Column:
-    """For each candidate, the mean of its session's best scores."""
-    order = np.lexsort((-scores, homes.session))
-    sessions = homes.session[order]
-    starts = np.searchsorted(sessions, sessions)
-    ranked = np.arange(len(sessions)) - starts
-    sums = np.bincount(sessions, np.where(ranked < SESSION_BEST, scores[order], 0.0), homes.count)
-    return sums[homes.session] / SESSION_BEST
 
 
 def _shares(pool: Pool, holding: Mapping[str, Places]) -> list[tuple[Places, float]]:

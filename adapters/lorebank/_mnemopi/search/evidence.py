@@ -1,0 +1,61 @@
+"""How much of a question is answered by what was found, whatever the order: where it is too little, nothing is returned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lorebank._mnemopi.rows import name_words
+from lorebank._mnemopi.search.candidates import Pool
+from lorebank._mnemopi.search.corpus import SMALL, Corpus, rarity
+from lorebank._mnemopi.search.everyday import EVIDENCE_SHARE, counted
+from lorebank._mnemopi.search.homes import Column, Homes, Places
+from lorebank._mnemopi.search.question import USER_TERMS, Question
+from lorebank._mnemopi.search.requests import OWN
+from lorebank._mnemopi.search.terms import stem
+
+RELATED_HELD = 0.75
+"""How much of its weight what a term stands for counts as evidence (measured: more, and off-topic questions find something)."""
+ANSWERED_TERMS = 4
+"""A question counts as answered when it is matched as much as this many rare terms: long ones can't be matched whole."""
+KNOWN_TERMS = 10
+"""It counts as known when so much of it as this many rare terms was ever spoken of."""
+
+
+def asked_for(pool: Pool, speakers: Sequence[str | None]) -> Mapping[str, float]:
+    """The weights of the question's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
+    people = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
+    return counted({term: weight for term, weight in pool.weights.items() if term not in people}, EVIDENCE_SHARE)
+
+
+def evidence(pool: Pool, held: Column, in_session: Column, asked: Mapping[str, float], corpus: Corpus) -> float:
+    """How much of what is `asked` is answered, by weight (0 to 1): the mean of what the best candidate has `held` of it and the
+    best session, times the root of what the banks know of it at all.
+    """
+    total, one = sum(asked.values()), rarity(max(corpus.size, SMALL), 1)
+    if not total:
+        return 1.0
+    related = {each.term for each in pool.related}
+    known = sum(weight for term, weight in asked.items() if len(pool.holders[term]) or term in related)
+    enough = min(total, ANSWERED_TERMS * one)
+    best = [min(1.0, float(each.max(initial=0.0)) / enough) for each in (held, np.maximum(held, in_session))]
+    return (sum(best) / 2) * math.sqrt(min(1.0, known / min(total, KNOWN_TERMS * one)))
+
+
+def whose(pool: Pool, asked: Mapping[str, float], question: Question) -> float:
+    """What evidence counts times: a question about somebody needs less of it, a general request more (`requests`)."""
+    named = len(asked) < len(pool.weights.keys() - USER_TERMS)
+    return OWN if named else question.matter
+
+
+def held_in_session(
+    homes: Homes, pool: Pool, holding: Mapping[str, Places], related: Sequence[Places], asked: Mapping[str, float]
+) -> Column:
+    """The weight of the asked terms that each candidate's session holds, by themselves or by what they stand for."""
+    held = np.zeros(homes.count)
+    for term, weight in asked.items():
+        kin = [places for each, places in zip(pool.related, related, strict=True) if each.term == term]
+        held[np.unique(homes.session[np.concatenate([holding[term], *kin])])] += weight
+    return np.where(homes.alone, 0.0, held[homes.session])

@@ -1,0 +1,57 @@
+"""Where candidates stand: their sessions, and what stands beside them there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorebank._mnemopi.search.candidates import Keys
+
+SESSION_BEST = 3
+
+Column = NDArray[np.float64]
+"""One number for each candidate of a pool."""
+Places = NDArray[np.intp]
+"""Places of candidates in a pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where the candidates stand: each one's session by number (how many there are), its place in it (`order` sorts by both),
+    and whether it has none.
+    """
+
+    session: Places
+    count: int
+    spot: Keys
+    order: Places
+    alone: NDArray[np.bool_]
+
+    def beside(self, values: Column, step: int) -> Column:
+        """For each candidate the value of the one so many places after it in its session; 0 where there is none."""
+        order, ordered = self.order, self.spot[self.order]
+        at = np.minimum(np.searchsorted(ordered, self.spot + step), len(ordered) - 1)
+        return np.where((ordered[at] == self.spot + step) & ~self.alone, values[order][at], 0.0)
+
+
+def homes_of(columns: Sequence[tuple[Any, ...]]) -> Homes:
+    """The homes of a pool with these columns."""
+    homes = list(zip(columns[1], columns[2], strict=True))
+    numbers = {home: number for number, home in enumerate(dict.fromkeys(homes))}
+    session = np.array([numbers[home] for home in homes], np.intp)
+    spot = (session.astype(np.int64) << 32) + np.array([each or 0 for each in columns[3]], np.int64)
+    return Homes(session, len(numbers), spot, np.argsort(spot), np.array([each is None for each in columns[2]], np.bool_))
+
+
+def best_of_session(homes: Homes, scores: Column) -> Column:
+    """For each candidate, the mean of its session's best scores."""
+    order = np.lexsort((-scores, homes.session))
+    sessions = homes.session[order]
+    starts = np.searchsorted(sessions, sessions)
+    ranked = np.arange(len(sessions)) - starts
+    sums = np.bincount(sessions, np.where(ranked < SESSION_BEST, scores[order], 0.0), homes.count)
+    return sums[homes.session] / SESSION_BEST

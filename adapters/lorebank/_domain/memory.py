@@ -245,7 +245,7 @@ class RecallTrace:
     """How a recall came to its result (`explain=True`).
 
     `terms` are the query's search terms with their weight (inverse document frequency), `period` the spans of time it
-    names, `pool` how many memories were scored, `evidence` the best match's share of the query (0 to 1) against the
+    names, `pool` how many memories were scored, `evidence` how much of it is answered (0 to 1) against the
     `floor`, `dropped` the ids that the token bound left out, `elapsed` seconds.
     """
 

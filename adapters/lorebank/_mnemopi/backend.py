@@ -64,6 +64,8 @@ from lorebank.errors import LorebankError, UnavailableError, UnsupportedError, U
 
 logger = logging.getLogger("lorebank")
 Clock = Callable[[], datetime]
+MODEL_PARTS = 4
+"""A mental model's question names several things: one in so many answers it."""
 
 
 def system_clock() -> datetime:
@@ -295,16 +297,20 @@ class MnemopiBackend:
             self.vectors.begin()
             self.vectors.writer.wake(whole=whole)
 
-    def _recall(self, connection: Source, scope: Scope, request: RecallRequest, asked: Asked | None = None) -> RecallResult:
+    def _recall(
+        self, connection: Source, scope: Scope, request: RecallRequest, asked: Asked | None = None, floor: float | None = None
+    ) -> RecallResult:
         admitted = replace(request, rule=scope.narrowed(request.rule))
-        opening = self.database.openings
-        return recall.recall(connection, recall.Search(admitted, scope.searched, self.settings, self._now(), asked, opening))
+        least, opening = self.settings.floor if floor is None else floor, self.database.openings
+        return recall.recall(
+            connection, recall.Search(admitted, scope.searched, self.settings, self._now(), least, asked, opening)
+        )
 
     def _recall_model(
         self, connection: Connection, scope: Scope, question: str, max_tokens: int, rule: TagRule | None
     ) -> RecallResult:
         request = RecallRequest(question, 20, max_tokens, TYPES, self.clock(), count_tokens, rule)
-        return self._recall(connection, scope, request)
+        return self._recall(connection, scope, request, floor=self.settings.floor / MODEL_PARTS)
 
     def _now(self) -> int:
         return to_ticks(self.clock())

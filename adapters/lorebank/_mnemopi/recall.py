@@ -30,13 +30,15 @@ _BANKS = "SELECT number, name, size, length FROM banks WHERE name IN ({})"
 class Search:
     """One recall at work: what is asked, of which banks, at what time (`now` in ticks).
 
-    `asked` is the query's vector, where it has one, `opening` which opening of the file this one is.
+    `floor` is the evidence that is needed, `asked` the query's vector, where it has one, `opening` which opening of the file
+    this one is.
     """
 
     request: RecallRequest
     banks: tuple[str, ...]
     settings: MnemopiSettings
     now: int
+    floor: float
     asked: Asked | None = None
     opening: int = 0
 
@@ -55,7 +57,7 @@ def recall(connection: Source, search: Search) -> RecallResult:
     kept, dropped = _bounded(_read(connection, relevant, ranking, names, request), request)
     trace = None
     if request.explain:
-        trace = _trace(pool, ranking, question, search.settings.floor, dropped, time.perf_counter() - started)
+        trace = _trace(pool, ranking, question, search.floor, dropped, time.perf_counter() - started)
     return RecallResult("found" if kept else "nothing", request.query, kept, trace=trace)
 
 
@@ -73,12 +75,7 @@ def _relevant(pool: Pool, ranking: Ranking, question: Question, search: Search) 
     the query names is evidence by itself.
     """
     found: Sequence[int] = ranking.order
-    if (
-        question.terms
-        and not pool.answers.telling
-        and not ranking.signals["period"].any()
-        and ranking.evidence < search.settings.floor
-    ):
+    if question.terms and not pool.answers.telling and not ranking.signals["period"].any() and ranking.evidence < search.floor:
         if (standing := pool.standing) is None:
             return ()
         found = [place for place in found if standing[place] >= search.settings.standing]

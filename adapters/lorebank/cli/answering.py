@@ -71,7 +71,7 @@ def _why(result: RecallResult, question: Question) -> None:
     if trace is None or not result:
         share = ""
         if trace is not None and trace.floor > 0:
-            share = f" (best match holds {trace.evidence:.0%} of the question, {trace.floor:.0%} are needed)"
+            share = f" ({trace.evidence:.0%} of the question is answered, {trace.floor:.0%} are needed)"
         console.print(f"  [dim]nothing recalled{share}[/dim]", highlight=False)
         return
     table = Table("score", "recalled", "why", box=None, padding=(0, 1), pad_edge=True)

@@ -122,6 +122,11 @@ def test_memory_goes_on_while_a_completer_thinks(url: str, worked: Worked, look:
     assert look("SELECT count(*) FROM memories WHERE source = 'extraction'") == [1]
 
 
+def elsewhere(bank: Bank, until: Any) -> bool:
+    """Whether `flush` says at last that another process does the work: on a busy machine it may still be looking."""
+    return any("another process" in str(bank.flush(timeout=0.5, until=until).reason) for _ in range(40))
+
+
 def test_two_at_once_ask_a_completer_once(place: str, worked: Worked) -> None:
     """One holds the lease, the other leaves it the work; when that one dies, its lease runs out."""
     first, second = Gated(), Gated()
@@ -129,7 +134,7 @@ def test_two_at_once_ask_a_completer_once(place: str, worked: Worked) -> None:
     one.retain("Up there in the attic is grandma's cello, under a blanket.")
     assert first.begun.wait(10)
     two.recall("the cello?")
-    assert "another process" in str(two.flush(timeout=2).reason)
+    assert elsewhere(two, "accepted")
     first.gate.set()
     assert one.flush().done
     assert (first.count, second.count) == (1, 0)
@@ -161,7 +166,7 @@ def test_a_kill_while_a_completer_thinks_loses_nothing(url: str, worked: Worked,
     completer.gate.set()
     clock.now = clock.now.fromtimestamp(leased / 1e6, clock.now.tzinfo) - timedelta(seconds=1)
     bank = worked(url, completer, consolidation=False)
-    assert "another process" in str(bank.flush(timeout=2, until="completed").reason)
+    assert elsewhere(bank, "completed")
     assert completer.count == 0
     clock.now += timedelta(seconds=2)
     assert bank.flush(until="completed").done

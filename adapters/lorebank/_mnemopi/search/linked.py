@@ -78,8 +78,8 @@ def _anchor(question: Question, matched: Sequence[Row]) -> Row | None:
 
 def _sharing(question: Question, anchor: Row, reader: Reader) -> dict[int, float]:
     """The keys of the memories that share rare words with one, and how rare these are together."""
-    passed = everyday().union(question.terms)
-    words = [word for word in dict.fromkeys(anchor[9].split()) if len(word) >= SHORTEST and word not in passed][:WORDS]
+    told = [word for word in dict.fromkeys(anchor[9].split()) if len(word) >= SHORTEST and word not in question.terms]
+    words = [word for word in told if word not in everyday()][:WORDS]
     gained: dict[int, float] = {}
     for keys in reader.holders(words, READ):
         if 1 < len(keys) <= HELD_BY:

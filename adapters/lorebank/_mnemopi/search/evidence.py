@@ -54,8 +54,7 @@ def held_in_session(
     homes: Homes, pool: Pool, holding: Mapping[str, Places], related: Sequence[Places], asked: Mapping[str, float]
 ) -> Column:
     """The weight of the asked terms that each candidate's session holds, by themselves or by what they stand for."""
-    held = np.zeros(homes.count)
-    for term, weight in asked.items():
-        kin = [places for each, places in zip(pool.related, related, strict=True) if each.term == term]
-        held[np.unique(homes.session[np.concatenate([holding[term], *kin])])] += weight
-    return np.where(homes.alone, 0.0, held[homes.session])
+    kin: dict[str, list[Places]] = {}
+    for each, places in zip(pool.related, related, strict=True):
+        kin.setdefault(each.term, []).append(places)
+    return homes.together((np.concatenate([holding[term], *kin.get(term, ())]), weight) for term, weight in asked.items())

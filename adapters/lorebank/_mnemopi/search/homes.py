@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,15 @@ class Homes:
         order, ordered = self.order, self.spot[self.order]
         at = np.minimum(np.searchsorted(ordered, self.spot + step), len(ordered) - 1)
         return np.where((ordered[at] == self.spot + step) & ~self.alone, values[order][at], 0.0)
+
+    def together(self, groups: Iterable[tuple[Places, float]]) -> Column:
+        """For each candidate the sum of what its session has: each group of places gives its sessions a value once."""
+        sums = np.zeros(self.count)
+        for places, value in groups:
+            here = np.zeros(self.count, np.bool_)
+            here[self.session[places]] = True
+            sums += here * value
+        return np.where(self.alone, 0.0, sums[self.session])
 
 
 def homes_of(columns: Sequence[tuple[Any, ...]]) -> Homes:

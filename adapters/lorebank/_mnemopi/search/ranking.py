@@ -184,14 +184,11 @@ def _around(homes: Homes, lexical: Column, asking: Column, shares: Sequence[tupl
     """The signals that a memory has from its session: what stands before and after it, and what the session holds."""
     if not len(lexical):
         return dict.fromkeys(("around", "reply", "session", "together"), lexical)
-    held = np.zeros(homes.count)
-    for places, share in shares:
-        held[np.unique(homes.session[places])] += share
     return {
         "around": sum((homes.beside(lexical, step) for step in AROUND), np.zeros(len(lexical))) / len(AROUND),
         "reply": homes.beside(lexical * asking, -1),
         "session": np.where(homes.alone, 0.0, best_of_session(homes, lexical)),
-        "together": np.where(homes.alone, 0.0, held[homes.session]),
+        "together": homes.together(shares),
     }
 
 

@@ -168,9 +168,12 @@ def test_the_user_told_it_unless_the_assistant_is_asked(bank: Bank) -> None:
 
 
 def test_what_is_known_of_the_user_is_what_was_said_last(bank: Bank) -> None:
-    """A query that names nothing else gets the newest memories."""
+    """A query that names nothing in particular gets the newest memories."""
     bank.retain([Item(text, speaker="user", timestamp=NOON + timedelta(days=n)) for n, text in enumerate(("I sail.", "I knit."))])
-    assert texts(bank, "What do you know about the user?") == ["I knit.", "I sail."]
+    for query in ("What do you know about the user?", "user profile", "summary of the user", "Hintergrund des Nutzers"):
+        assert texts(bank, query) == ["I knit.", "I sail."]
+    bank.retain(Item("My profile has a picture of me.", speaker="user", timestamp=NOON))
+    assert texts(bank, "user profile")[0] == "My profile has a picture of me."
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def parsed(query: str) -> Question:
     [
         "Where do I live?",
         "How do I take my coffee?",
+        "Can I eat nuts?",
         "the user's dentist",
         "Welches Auto fahre ich?",
         "aktueller Zahnarzt der Nutzerin",

@@ -30,7 +30,7 @@ from lorebank._mnemopi.search.corpus import SMALL, Corpus, rarity
 from lorebank._mnemopi.search.everyday import counted
 from lorebank._mnemopi.search.kinds import kin_of
 from lorebank._mnemopi.search.linked import Link, Reader, links
-from lorebank._mnemopi.search.question import USER_TERMS, Question
+from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.vectors.meaning import Meaning
 
 COMMON_SHARE = 20
@@ -135,7 +135,7 @@ def gather(connection: Source, corpus: Corpus, wanted: Wanted, admit: Filter) ->
     if question.period is not None:
         mean = sum(weights.values()) / len(weights) if weights else 1.0
         lists.append((_in_period(connection, corpus, question, admit), mean))
-    elif question.own and USER_TERMS.issuperset(question.terms) and not any(map(len, holders.values())):
+    elif question.anything and not any(map(len, holders.values())):
         lists.append((_newest(connection, corpus, admit, size), 1.0))
     matched, beside = _admitted(connection, _ranked(lists), admit, size)
     told, said = _told(connection, corpus, question, admit)

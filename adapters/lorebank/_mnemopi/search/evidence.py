@@ -24,8 +24,10 @@ KNOWN_TERMS = 10
 """It counts as known when so much of it as this many rare terms was ever spoken of."""
 
 
-def asked_for(pool: Pool, speakers: Sequence[str | None]) -> Mapping[str, float]:
+def asked_for(pool: Pool, speakers: Sequence[str | None], question: Question) -> Mapping[str, float]:
     """The weights of the question's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
+    if question.anything and not any(map(len, pool.holders.values())):
+        return {}
     people = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
     return counted({term: weight for term, weight in pool.weights.items() if term not in people}, EVIDENCE_SHARE)
 

@@ -18,6 +18,15 @@ _OWN = ONESELF | THE_USER
 _OWN_CJK = re.compile("|".join(["私", "わたし", "俺", "自分", "我", *sorted(word for word in THE_USER if not word.isascii())]))
 USER_TERMS = frozenset(terms(" ".join(THE_USER)))
 """The terms of a query that only say that it is about the user."""
+_ANYTHING = USER_TERMS.union(
+    terms(
+        """
+        profile summary overview background info information detail details facts anything everything history memory memories
+        profil zusammenfassung uberblick hintergrund informationen alles perfil resumen informacion todo resume infos tout
+        プロフィール 概要
+        """
+    )
+)
 _TITLES = frozenset(
     """
     book books novel novels movie movies film films show shows series song songs album albums band bands game games poem poems
@@ -67,6 +76,11 @@ class Question:
     def present(self) -> bool:
         """Whether it asks how things are now."""
         return not (self.former or self.asks_when or self.period)
+
+    @property
+    def anything(self) -> bool:
+        """Whether it asks for what is known of the user, and for nothing in particular."""
+        return self.own and _ANYTHING.issuperset(self.terms)
 
     @property
     def ours(self) -> bool:

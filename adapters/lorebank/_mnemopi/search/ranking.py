@@ -84,7 +84,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     find = _finder(keys[: pool.matched])
     holding = {term: find(holders) for term, holders in pool.holders.items()}
     related = [find(each.holders) for each in pool.related]
-    asked = asked_for(pool, columns[4])
+    asked = asked_for(pool, columns[4], question)
     lexical, held, lengths = _lexical(pool, holding, related, corpus, asked)
     homes = homes_of(columns)
     answered = evidence(pool, held, held_in_session(homes, pool, holding, related, asked), asked, corpus)

@@ -17,7 +17,8 @@ OWN, EITHER, GENERAL = 2.0, 1.0, 0.6
 about anything, and for a general request (measured on conversations of our own and on questions from elsewhere)."""
 
 _IMPERSONAL = re.compile(
-    r"""\bhow\ do\ (?:i|we)\b|\b(?:can|could|should|would|must|may|if|when)\ (?:i|we)\b|
+    r"""\bhow\ do\ (?:i|we)\b|\b(?:how|what|where|which|why|when|who)\b.{,12}?\ (?:can|could|should|would|must|may)\ (?:i|we)\b|
+    \b(?:if|when)\ (?:i|we)\b|
     \b(?:kann|soll|muss|wenn)\ (?:ich|wir)\b|\b(?:puis|dois|peux)[\ -]je\b|\bje\ peux\b|
     \b(?:give|tell|show|help|teach|send|recommend|suggest|explain\ to|gib|sag|zeig|erkl[aä]re?|schreib|nenn|hilf|dis|donne|
     explique|aide)[\ -](?:me|mir|moi)\b""",

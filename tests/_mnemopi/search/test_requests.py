@@ -93,7 +93,18 @@ def test_what_came_after_is_known(query: str, ended: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["犬の名前は?", "午前は何をする?", "What's my first name?", "vor allem Tee", "Kaufe ich vor einer Woche?"]
+    "query",
+    [
+        "犬の名前は?",
+        "午前は何をする?",
+        "What's my first name?",
+        "vor allem Tee",
+        "Vor einem Jahr?",
+        "What must I pack before the trip?",
+        "Was muss ich vor der Reise packen?",
+        "How many days until the exam?",
+        "Was trinke ich morgens?",
+    ],
 )
 def test_other_words_ask_for_nothing_former(query: str) -> None:
     """Names, hours and manners of speaking that hold the same letters."""

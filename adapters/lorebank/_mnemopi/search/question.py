@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from lorebank._mnemopi.search.function_words import ONESELF, OURS, THE_USER, YOURS
+from lorebank._mnemopi.search.function_words import ENGLISH, ONESELF, OTHERS, OURS, THE_USER, YOURS
 from lorebank._mnemopi.search.periods import Period, asks_when, find_period
 from lorebank._mnemopi.search.requests import matter
 from lorebank._mnemopi.search.terms import query_terms, terms, words
@@ -36,19 +36,29 @@ _TITLES = frozenset(
 )
 _TITLES_CJK = re.compile("本|小説|映画|番組|曲|歌|ゲーム|书|电影|歌曲")
 _FORMER = re.compile(
-    r"""\b(?:before|previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|
-    (?<!how\ )old|first(?!\ name)|back\ then|prior|at\ the\ start|until|did\ (?:i|we)|was|were|had|
-    fr[uü]her|bevor|vorher|davor|zuvor|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatten?|wohnten?|lebten?|
+    r"""\b(?:previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|
+    (?<!how\ )old|first(?!\ name)|back\ then|prior|at\ the\ start|did\ (?:i|we)|were|had|
+    fr[uü]her|vorher|davor|zuvor|urspr[uü]nglich|zuerst|damals|anfangs|alte[nrs]?|war|hatten?|wohnten?|lebten?|
     arbeiteten?|
-    antes|anterior|al\ principio|primero|era|(?:ten|viv|hac|com|beb|deb|conduc|prefer)[ií]a(?:mos|n)?|
+    anterior|al\ principio|primero|era|(?:ten|viv|hac|com|beb|deb|conduc|prefer)[ií]a(?:mos|n)?|
     (?:trabaj|us|llam|est|tom|pag|jug|estudi)[aá]ba(?:mos|n)?|
-    avant|auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]t(?:ais|ait|ions)|
+    auparavant|ancien(?:ne)?|au\ d[eé]but|[eé]t(?:ais|ait|ions)|
     (?:av|habit|viv|travaill|utilis|jou|pay|mange|buv|pren|dev|fais|conduis|appel)(?:ais|ait|ions))\b|
     以前|(?<![名午手])前は|最初|昔|かつて|もともと""",
     re.IGNORECASE | re.VERBOSE,
 )
+_WAS = re.compile(r"\bwas\b", re.IGNORECASE)
+_GERMAN = OTHERS["de"] - ENGLISH - frozenset("den des die er es hat ja um war".split())  # noqa: SIM905
+"""Words among which "was" asks, and tells nothing of the past."""
+_BEFORE = re.compile(r"\b(?:before|bevor|antes|avant)\b", re.IGNORECASE)
+_AHEAD = re.compile(
+    r"\b(?:do|does|should|must|need|can|will|am|is|are|muss|m[uü]ssen|soll|kann|wird|ist|sind|tengo que|debo|puedo|hay que|"
+    r"dois|peux|faut)\b",
+    re.IGNORECASE,
+)
+"""What is still to be done before something is asked in the present."""
 _ENDED = re.compile(
-    r"(?i:\b(?:before|prior to|until|bevor|avant(?: de| que)?|antes de(?: que)?) ([^,;?]+))|"
+    r"(?i:\b(?:before|prior to|bevor|avant(?: de| que)?|antes de(?: que)?) ([^,;?]+))|"
     r"\b[Vv]or(?! allem\b)(?! (?:\w+ )?(?:Tag|Woche|Monat|Jahr|Stunde|Minute))(?: [a-zäöü]+){0,2} ((?:[A-ZÄÖÜ][\w-]+ ?)+)"
 )
 """What ended that which is asked for: "where did I live before the move?"."""
@@ -101,7 +111,7 @@ def parse_question(query: str, anchor: datetime) -> Question:
     told = words(query)
     spoken = frozenset(told)
     period = find_period(query, anchor)
-    ended = None if period else _ENDED.search(query)
+    former, ended = _former(query, spoken, period)
     return Question(
         query,
         tuple(found),
@@ -109,8 +119,18 @@ def parse_question(query: str, anchor: datetime) -> Question:
         period,
         asks_when(query),
         not _OWN.isdisjoint(spoken) or (not query.isascii() and _OWN_CJK.search(query) is not None),
-        ended is not None or _FORMER.search(query) is not None,
+        former,
         not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
-        frozenset(terms(ended[1] or ended[2])) if ended else frozenset(),
+        ended,
         matter(query, told),
     )
+
+
+def _former(query: str, spoken: frozenset[str], period: Period | None) -> tuple[bool, frozenset[str]]:
+    """Whether a query asks for what was, and the terms of what ended that."""
+    former = _FORMER.search(query) is not None or (_WAS.search(query) is not None and _GERMAN.isdisjoint(spoken))
+    if not former and _AHEAD.search(query) is not None:
+        return False, frozenset()
+    ended = _ENDED.search(query) if period is None else None
+    told = frozenset(terms(ended[1] or ended[2])) if ended else frozenset[str]()
+    return former or ended is not None or _BEFORE.search(query) is not None, told

@@ -144,6 +144,15 @@ def test_what_only_shares_a_rare_word_is_not_what_came_of_it(bank: Bank) -> None
     assert texts(bank, "Who is my doctor?") == ["My doctor is Gwendolyn Hollis."]
 
 
+@pytest.mark.parametrize("query", ["When is the stand-up?", "When do we have the stand-up?", "Wann ist das Stand-up?"])
+def test_when_something_is_was_told_last(bank: Bank, query: str) -> None:
+    """A question for a time is one for the present, where it is not for what was."""
+    told = ("The stand-up is at nine on most mornings.", "The stand-up has moved to ten.")
+    bank.retain([Item(text, speaker="user", timestamp=NOON + timedelta(days=100 * n)) for n, text in enumerate(told)])
+    bank.retain(CHATTER)
+    assert texts(bank, query)[0] == told[1]
+
+
 BEFORE = [
     ("What seat did I like before my knee operation?", "I like the aisle seat.", "With my new knee I like a window seat."),
     ("Wer war vor Frau Tran mein Zahnarzt?", "Mein Zahnarzt ist Herr Lund.", "Frau Tran ist mein Zahnarzt."),

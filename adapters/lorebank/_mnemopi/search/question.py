@@ -56,7 +56,7 @@ _AHEAD = re.compile(
     r"dois|peux|faut)\b",
     re.IGNORECASE,
 )
-"""What is still to be done before something is asked in the present."""
+"""The present: what is still to be done before something, or when something is."""
 _ENDED = re.compile(
     r"(?i:\b(?:before|prior to|bevor|avant(?: de| que)?|antes de(?: que)?) ([^,;?]+))|"
     r"\b[Vv]or(?! allem\b)(?! (?:\w+ )?(?:Tag|Woche|Monat|Jahr|Stunde|Minute))(?: [a-zäöü]+){0,2} ((?:[A-ZÄÖÜ][\w-]+ ?)+)"
@@ -84,8 +84,8 @@ class Question:
 
     @property
     def present(self) -> bool:
-        """Whether it asks how things are now."""
-        return not (self.former or self.asks_when or self.period)
+        """Whether it asks how things are now, or when something is to be."""
+        return not (self.former or self.period) and (not self.asks_when or _AHEAD.search(self.text) is not None)
 
     @property
     def anything(self) -> bool:

@@ -22,7 +22,7 @@ FACTS, ALL = ("world", "experience"), ("world", "experience", "observation")
 @pytest.fixture(scope="module", params=NAMES)
 def told(request: pytest.FixtureRequest) -> Iterator[tuple[Bank, dict[str, Any]]]:
     conversation = json.loads((FOLDER / f"{request.param}.json").read_text(encoding="utf-8"))
-    with temporary_bank(mnemopi={"floor": 0.0}) as bank:
+    with temporary_bank() as bank:
         for turn in conversation["turns"]:
             bank.retain(
                 turn["text"],

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lorebank._mnemopi.facts.truth import Answers
 from lorebank._mnemopi.search.corpus import SMALL, rarity
 from lorebank._mnemopi.search.everyday import everyday
+from lorebank._mnemopi.search.homes import Column, Places
 from lorebank._mnemopi.search.linked import Link
 from lorebank._mnemopi.search.traits import changed
 
@@ -30,9 +30,6 @@ AT_ALL = 0.5
 CHANGE_LINKED = 1.2
 CHANGE_AT_ALL = 0.3
 """The same where the newer one has words of change (measured: without these, single facts lose their first places)."""
-
-Column = NDArray[np.float64]
-Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)

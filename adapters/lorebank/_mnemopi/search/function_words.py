@@ -32,6 +32,8 @@ THE_USER = frozenset(
     """.split()  # noqa: SIM905
 )
 """Whom an agent speaks of in a query ("the user's job"): who says "I" in the memories."""
+OWN_CJK = re.compile("|".join(["[私僕俺我]", "うち", "わたし", "自分", *(word for word in THE_USER if not word.isascii())]))
+"""Words of oneself, and for the user, in scripts without blanks."""
 
 OTHERS: dict[str, frozenset[str]] = {
     "de": frozenset(
@@ -80,14 +82,17 @@ FILLERS = frozenset(
 """English words of asking, for how things are now as well: all questions do that which don't ask for what was."""
 
 
-def of_query(words: Sequence[str]) -> frozenset[str]:
-    """The words that a query of these words is searched without: those of asking, of Japanese grammar, and the function
-    words of the language that most of its function words belong to, if that is not English.
-    """
+def language_of(words: Sequence[str]) -> str | None:
+    """The language that most of the function words among these belong to, if that is not English."""
     counts = {language: sum(word in known for word in words) for language, known in OTHERS.items()}
     best = max(counts, key=lambda language: counts[language])
-    foreign = OTHERS[best] if counts[best] > sum(word in ENGLISH for word in words) else frozenset[str]()
-    return FILLERS | JAPANESE | foreign
+    return best if counts[best] > sum(word in ENGLISH for word in words) else None
+
+
+def of_query(words: Sequence[str]) -> frozenset[str]:
+    """The words that a query of these words is searched without: those of asking, of Japanese grammar, and of its language."""
+    language = language_of(words)
+    return FILLERS | JAPANESE | (OTHERS[language] if language else frozenset())
 
 
 def is_grammar(term: str) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lorebank._mnemopi.search.function_words import ENGLISH, ONESELF, OTHERS, OURS, THE_USER, YOURS
+from lorebank._mnemopi.search.function_words import ONESELF, OURS, OWN_CJK, THE_USER, YOURS, language_of
 from lorebank._mnemopi.search.periods import Period, asks_when, find_period
 from lorebank._mnemopi.search.requests import matter
 from lorebank._mnemopi.search.terms import query_terms, terms, words
@@ -15,7 +16,6 @@ MAX_TERMS = 64
 """Distinct terms of a long query that are searched: the first half and the last half of them."""
 
 _OWN = ONESELF | THE_USER
-_OWN_CJK = re.compile("|".join(["私", "わたし", "俺", "自分", "我", *sorted(word for word in THE_USER if not word.isascii())]))
 USER_TERMS = frozenset(terms(" ".join(THE_USER)))
 """The terms of a query that only say that it is about the user."""
 _ANYTHING = USER_TERMS.union(
@@ -48,8 +48,7 @@ _FORMER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _WAS = re.compile(r"\bwas\b", re.IGNORECASE)
-_GERMAN = OTHERS["de"] - ENGLISH - frozenset("den des die er es hat ja um war".split())  # noqa: SIM905
-"""Words among which "was" asks, and tells nothing of the past."""
+"""In German it asks, and tells nothing of the past."""
 _BEFORE = re.compile(r"\b(?:before|bevor|antes|avant)\b", re.IGNORECASE)
 _AHEAD = re.compile(
     r"\b(?:do|does|should|must|need|can|will|am|is|are|muss|m[uü]ssen|soll|kann|wird|ist|sind|tengo que|debo|puedo|hay que|"
@@ -111,14 +110,14 @@ def parse_question(query: str, anchor: datetime) -> Question:
     told = words(query)
     spoken = frozenset(told)
     period = find_period(query, anchor)
-    former, ended = _former(query, spoken, period)
+    former, ended = _former(query, told, period)
     return Question(
         query,
         tuple(found),
         spoken,
         period,
         asks_when(query),
-        not _OWN.isdisjoint(spoken) or (not query.isascii() and _OWN_CJK.search(query) is not None),
+        not _OWN.isdisjoint(spoken) or (not query.isascii() and OWN_CJK.search(query) is not None),
         former,
         not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
         ended,
@@ -126,11 +125,11 @@ def parse_question(query: str, anchor: datetime) -> Question:
     )
 
 
-def _former(query: str, spoken: frozenset[str], period: Period | None) -> tuple[bool, frozenset[str]]:
+def _former(query: str, told: Sequence[str], period: Period | None) -> tuple[bool, frozenset[str]]:
     """Whether a query asks for what was, and the terms of what ended that."""
-    former = _FORMER.search(query) is not None or (_WAS.search(query) is not None and _GERMAN.isdisjoint(spoken))
+    former = _FORMER.search(query) is not None or (_WAS.search(query) is not None and language_of(told) != "de")
     if not former and _AHEAD.search(query) is not None:
         return False, frozenset()
     ended = _ENDED.search(query) if period is None else None
-    told = frozenset(terms(ended[1] or ended[2])) if ended else frozenset[str]()
-    return former or ended is not None or _BEFORE.search(query) is not None, told
+    next_came = frozenset(terms(ended[1] or ended[2])) if ended else frozenset[str]()
+    return former or ended is not None or _BEFORE.search(query) is not None, next_came

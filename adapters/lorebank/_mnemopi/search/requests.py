@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lorebank._mnemopi.search.function_words import FIRST_PERSON, THE_USER, YOURS
+from lorebank._mnemopi.search.function_words import FIRST_PERSON, OWN_CJK, THE_USER, YOURS
 
 OWN, EITHER, GENERAL = 2.0, 1.0, 0.6
 """How much a match counts as evidence for a question about the user or somebody who speaks in the bank, for one that may be
@@ -26,7 +26,6 @@ _IMPERSONAL = re.compile(
 )
 """First persons that say nothing of themselves."""
 _OF_ONE = FIRST_PERSON | THE_USER
-_OF_ONE_CJK = re.compile("|".join(["[私僕俺我]", "うち", "わたし", "自分", *(word for word in THE_USER if not word.isascii())]))
 _OPENING = frozenset(
     """
     explain write translate convert calculate suggest recommend give list show help summarize summarise draft create make generate
@@ -67,4 +66,4 @@ def _of_one(query: str, spoken: Sequence[str]) -> bool:
     told = _OF_ONE.intersection(spoken)
     if told and _IMPERSONAL.search(query) is not None:
         told = _OF_ONE.intersection(re.findall(r"\w+", _IMPERSONAL.sub(" ", query).casefold()))
-    return bool(told) or (not query.isascii() and _OF_ONE_CJK.search(query) is not None)
+    return bool(told) or (not query.isascii() and OWN_CJK.search(query) is not None)

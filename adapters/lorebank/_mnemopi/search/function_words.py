@@ -92,7 +92,7 @@ def language_of(words: Sequence[str]) -> str | None:
 def of_query(words: Sequence[str]) -> frozenset[str]:
     """The words that a query of these words is searched without: those of asking, of Japanese grammar, and of its language."""
     language = language_of(words)
-    return FILLERS | JAPANESE | (OTHERS[language] if language else frozenset())
+    return FILLERS | JAPANESE | (OTHERS[language] if language else frozenset[str]())
 
 
 def is_grammar(term: str) -> bool:

@@ -45,11 +45,14 @@ _CHANGE = frozenset(
     remplace abandonne resilie passe fini
     """.split()  # noqa: SIM905 - a word list reads better as one text
 )
+_CHANGE_HINTS = frozenset("more days after turns as moment mehr plus".split())  # noqa: SIM905
+"""Words that all of `_CHANGE_TOLD` have one of: most texts need no search then."""
 _CHANGE_TOLD = re.compile(
     r"\b(?:no more|any more|these days|after all|turns out|as of|at the moment|(?:nicht|keine?[nrms]?)\b[^.,;!?]{0,20} mehr|"
-    r"im moment|n[e']\W?\w+ plus)\b|今は|もう|変わ|変え|新し|やめ|辞め|引っ越|替え|代わり|売っ|になっ",
+    r"im moment|n[e']\W?\w+ plus)\b",
     re.IGNORECASE,
 )
+_CHANGE_CJK = re.compile("今は|もう|変わ|変え|新し|やめ|辞め|引っ越|替え|代わり|売っ|になっ")
 _STEPS = 6
 TIMED = 1 << 4
 _OWN, _TITLED, _CHANGED = 1 << 5, 1 << 6, 1 << 7
@@ -62,8 +65,15 @@ def traits(text: str, spoken: Sequence[str]) -> int:
     asked = round(question_share(text) * _STEPS) << 1 if "?" in text or "？" in text else 0
     own = not FIRST_PERSON.isdisjoint(spoken) or (not text.isascii() and _OWN_CJK.search(text) is not None)
     quoted = _QUOTED.search(text) is not None
-    changed = not _CHANGE.isdisjoint(spoken) or _CHANGE_TOLD.search(text) is not None
-    return int(_tells_time(text, spoken)) | asked | _OWN * own | _TITLED * quoted | _CHANGED * changed
+    return int(_tells_time(text, spoken)) | asked | _OWN * own | _TITLED * quoted | _CHANGED * _tells_change(text, spoken)
+
+
+def _tells_change(text: str, spoken: Sequence[str]) -> bool:
+    if not _CHANGE.isdisjoint(spoken):
+        return True
+    if not _CHANGE_HINTS.isdisjoint(spoken) and _CHANGE_TOLD.search(text) is not None:
+        return True
+    return not text.isascii() and _CHANGE_CJK.search(text) is not None
 
 
 def _tells_time(text: str, spoken: Sequence[str]) -> bool:

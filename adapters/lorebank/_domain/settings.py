@@ -244,6 +244,7 @@ class RankingWeights(Settings):
     together: Weight = 0.2
     period: Weight = 0.5
     time_words: Weight = 0.3
+    number: Weight = 0.3
     title: Weight = 0.4
     own: Weight = 0.15
     question: Weight = 0.15

@@ -18,6 +18,7 @@ from lorebank._mnemopi.entities import entities_of
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.facts.store import realm
 from lorebank._mnemopi.schema import memories
+from lorebank._mnemopi.search.kinds import kinds_told
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits
 
@@ -113,13 +114,15 @@ ROLES = USERS | {"assistant", "system", "tool", "ai"}
 
 
 def search_terms(item: Item, spoken: Sequence[str]) -> list[str]:
-    """The terms of the text with these words, then those of its speaker, context and entities that the text itself lacks."""
+    """The terms of the text with these words, then those of its speaker, context and entities that the text itself lacks, then
+    the kinds that all of these tell of.
+    """
     found = terms(item.content, spoken)
     named = item.speaker if item.speaker and item.speaker.casefold() not in ROLES else None
     beside = [text for text in (named, item.context, *item.entities) if text]
     if beside:
         found += [term for text in beside for term in _label_terms(text) if term not in found]
-    return found
+    return found + kinds_told(found)
 
 
 @lru_cache(maxsize=4096)

@@ -52,6 +52,13 @@ def test_what_belongs_together_becomes_one_observation(place: str, worked: Worke
     assert bank.stats().by_type == {"observation": 1, "world": 4}
 
 
+def test_what_is_of_a_kind_only_is_not_put_together(place: str, worked: Worked) -> None:
+    """Three animals of three people have no word in common."""
+    bank = worked(place)
+    bank.retain(["The kitten sleeps a lot.", "A parrot greeted everybody.", "Goldfish need clean water."])
+    assert bank.consolidate().observations == 0
+
+
 def test_consolidating_again_changes_nothing_and_more_memories_join(place: str, worked: Worked) -> None:
     """Work goes by what is new; the observation keeps its id."""
     bank = worked(place)

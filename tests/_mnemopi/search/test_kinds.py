@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lorebank import open_bank
-from lorebank._mnemopi.search.kinds import OF_A_FORM, OF_A_KIND, kin_of
+from lorebank._mnemopi.search.kinds import OF_A_FORM, OF_A_KIND, kin_of, kinds_told, without_kinds
 from lorebank._mnemopi.search.terms import terms
 
 OTHERS = (
@@ -47,18 +47,31 @@ def test_what_names_the_kind_goes_before_one_of_it(tmp_path: Path) -> None:
         assert next(memory.text for memory in bank.recall("Which pet is it?")) == "My pet sat outside."
 
 
-def test_a_term_of_the_question_is_nobodys_kin() -> None:
-    """A question that names both the kind and one of it asks for the latter."""
-    asked = terms("pets cat")
-    assert all("cat" not in kin.words for kin in kin_of(asked))
+def test_a_term_stands_for_its_forms_and_its_kind() -> None:
+    """A term of the question itself is no other one's form: it counts for itself."""
     assert {kin.share for kin in kin_of(terms("buy pets"))} == {OF_A_KIND, OF_A_FORM}
+    assert all(set(terms("bought")).isdisjoint(kin.words) for kin in kin_of(terms("buy or bought")))
     assert kin_of(terms("quarterly turbine report")) == []
 
 
+def test_a_memory_is_of_the_kinds_that_its_words_tell_of() -> None:
+    """Each once, however many words tell of it, and apart from the terms."""
+    found = terms("The cat and the two kittens sleep beside the dog.")
+    kinds = kinds_told(found)
+    assert "_pet" in kinds
+    assert len(kinds) == len(set(kinds))
+    assert without_kinds(" ".join([*found, *kinds])) == without_kinds(" ".join(found)) == " ".join(found)
+    assert kinds_told(terms("The quarterly turbine report")) == []
+
+
 def test_the_lists_can_be_read() -> None:
-    """Each kind has words to ask with and words that tell, one bar between them; none is told by itself alone."""
+    """Each kind has a first word of its own, words to ask with and words that tell, one bar between them; none is told by itself
+    alone.
+    """
     text = (files("lorebank._mnemopi.search") / "kinds.txt").read_text(encoding="utf-8")
-    for line in filter(None, text.splitlines()):
+    lines = list(filter(None, text.splitlines()))
+    assert len({terms(line.split()[0])[0] for line in lines}) == len(lines)
+    for line in lines:
         asked, bar, told = line.partition(" | ")
         assert bar, line
         assert "|" not in told

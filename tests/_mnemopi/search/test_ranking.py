@@ -73,7 +73,13 @@ def test_last_week_is_not_whatever_came_since(bank: Bank) -> None:
     assert [bool(memory.signals and memory.signals.get("period")) for memory in found] == [True, False, False]
 
 
-QUESTIONS = ("When did Ana move to Berlin in March?", "Where does Ana live?", "kitten sleeps", "Which book does Ana like?")
+QUESTIONS = (
+    "When did Ana move to Berlin in March?",
+    "Where does Ana live?",
+    "kitten sleeps",
+    "Which book does Ana like?",
+    "How many books?",
+)
 
 
 def signals_of(bank: Bank) -> set[str]:
@@ -86,7 +92,7 @@ def test_no_weight_is_without_effect(url: str, toy: Toy) -> None:
     chat = [("Ben", "When did you move to Berlin?"), ("Ana", "Yesterday I moved to Berlin."), ("Ben", "A cat sleeps.")]
     with open_bank(url, bank="alice", embedder=toy()) as bank:
         said = [Item(text, session="s", speaker=who, timestamp=NOON + timedelta(days=n)) for n, (who, text) in enumerate(chat)]
-        bank.retain([*said, "Ana lives in Berlin.", 'Ana likes the book "Dune".', *CHATTER])
+        bank.retain([*said, "Ana lives in Berlin.", 'Ana likes the book "Dune", one of ten books.', *CHATTER])
         assert bank.flush(timeout=30).done
         assert signals_of(bank) >= set(RankingWeights.model_fields)
     left = []
@@ -189,12 +195,15 @@ def test_what_is_known_of_the_user_is_what_was_said_last(bank: Bank) -> None:
     ("query", "better", "worse"),
     [
         ("Which novels does Ben know?", 'Ben knows novels, "The Long Ferry".', "Ben knows novels, dozens of them."),
+        ("How many goats does Ben keep?", "Ben keeps forty goats.", "Ben keeps lovely goats."),
         ("the pottery class", "I took the pottery class.", "Someone took the pottery class."),
     ],
-    ids=["a title", "one's own"],
+    ids=["a title", "a number", "one's own"],
 )
 def test_what_answers_goes_before_what_only_matches(bank: Bank, query: str, better: str, worse: str) -> None:
-    """A title where works are asked for, and what somebody tells of themselves, before the same words without it."""
+    """A title where works are asked for, a number for how many, and what somebody tells of themselves, before the same words
+    without it.
+    """
     bank.retain([Item(text, timestamp=NOON) for text in (better, worse, *CHATTER)])
     assert texts(bank, query)[:2] == [better, worse]
 

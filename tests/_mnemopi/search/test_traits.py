@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lorebank._mnemopi.search.terms import words
-from lorebank._mnemopi.search.traits import asking, changed, of_own, question_share, time_words, titled, traits
+from lorebank._mnemopi.search.traits import asking, changed, numbered, of_own, question_share, time_words, titled, traits
 
 
 def packed(text: str) -> NDArray[np.int64]:
@@ -102,7 +102,23 @@ def test_words_of_change_are_seen(text: str, told: bool) -> None:
     assert changed(traits(text, words(text))) is told
 
 
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("Ticket 88-1043", 1.0),
+        ("Two cats", 1.0),
+        ("zwölf Kilo", 1.0),
+        ("二匹の犬", 1.0),
+        ("One of them", 0.0),
+        ("Tom's cats", 0.0),
+    ],
+)
+def test_numbers_are_digits_or_words(text: str, share: float) -> None:
+    """But for one, which hardly ever counts."""
+    assert numbered(packed(text)).tolist() == [share]
+
+
 def test_all_traits_fit_one_number() -> None:
-    """Bit 0 for time words, three for questions, one each for oneself, titles and change."""
-    told = ("Tea.", "Today.", "Tea?", "Today?", "I.", '"Tea leaves"', "Sold.", 'My "tea" today?')
-    assert [traits(text, words(text)) for text in told] == [0, 1, 12, 13, 32, 64, 128, 32 + 64 + 13]
+    """Bit 0 for time words, three for questions, one each for oneself, titles, change and numbers."""
+    told = ("Tea.", "Today.", "Tea?", "Today?", "I.", '"Tea leaves"', "Sold.", "Two.", 'My "tea" today?')
+    assert [traits(text, words(text)) for text in told] == [0, 1, 12, 13, 32, 64, 128, 256, 32 + 64 + 13]

@@ -12,6 +12,7 @@ from lorebank._mnemopi.facts.truth import Answers
 from lorebank._mnemopi.search.corpus import SMALL, rarity
 from lorebank._mnemopi.search.everyday import everyday
 from lorebank._mnemopi.search.homes import Column, Places
+from lorebank._mnemopi.search.kinds import MARK
 from lorebank._mnemopi.search.linked import Link
 from lorebank._mnemopi.search.traits import changed
 
@@ -30,6 +31,8 @@ AT_ALL = 0.5
 CHANGE_LINKED = 1.2
 CHANGE_AT_ALL = 0.3
 """The same where the newer one has words of change (measured: without these, single facts lose their first places)."""
+CHANGE_KIND = 0.5
+"""How much a kind that both tell of counts there beside a word (a Golf, a Tesla); elsewhere it is no sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,9 @@ class _Same:
         told = changed(self._traits[later])
         if self._lexical[one] < (CHANGE_AT_ALL if told else AT_ALL) * self._lexical[other]:
             return False
-        return sum(map(self._rare, self._words[one] & self._words[other])) >= (CHANGE_LINKED if told else LINKED)
+        both = self._words[one] & self._words[other]
+        shared = sum(self._rare(word) * ((CHANGE_KIND if told else 0.0) if word[0] == MARK else 1.0) for word in both)
+        return shared >= (CHANGE_LINKED if told else LINKED)
 
     def _rare(self, word: str) -> float:
         """How rare a word is among the candidates, beside one that two of them hold."""

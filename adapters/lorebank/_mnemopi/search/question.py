@@ -35,6 +35,16 @@ _TITLES = frozenset(
     """.split()  # noqa: SIM905 - a word list reads better as one text
 )
 _TITLES_CJK = re.compile("本|小説|映画|番組|曲|歌|ゲーム|书|电影|歌曲")
+_ASKS_NUMBER = re.compile(
+    r"""\b(?:how\ (?:many|much|old|long|far|often|tall|big|late|early|fast|high|heavy|large)|
+    (?:what|which)\ (?:time|share|size|age|year|amount|floor|room)|number|percentage|price|costs?|code|score|phone|pin|salary|
+    budget|rent|weight?|height|booking|serial|invoice|plate|policy|ticket|account|id|port|version|
+    wie\ ?(?:viele?|lange?|oft|alt|weit|gro(?:ß|ss)|hoch|sp[äa]t)|nummer|preis|kostet|prozent|uhrzeit|
+    cu[áa]nt[oa]s?|n[úu]mero|precio|c[óo]digo|porcentaje|qu[ée]\ hora|
+    combien|num[ée]ro|prix|pourcentage|quelle\ heure)\b|
+    何(?:人|個|回|時|歳|円|年|本|冊|キロ|枚|番|分|度|階)|いくら|いくつ|番号|ど(?:れ|の)くらい""",
+    re.IGNORECASE | re.VERBOSE,
+)
 _FORMER = re.compile(
     r"""\b(?:previous(?:ly)?|former(?:ly)?|used\ to|earlier|original(?:ly)?|at\ first|in\ the\ beginning|initially|
     (?<!how\ )old|first(?!\ name)|back\ then|prior|at\ the\ start|did\ (?:i|we)|were|had|
@@ -66,8 +76,9 @@ _ENDED = re.compile(
 @dataclass(frozen=True, slots=True)
 class Question:
     """A parsed query. `own` says that the speaker asks about themselves, or an agent about its user, `former` that what was
-    before is asked for, `asks_title` that it asks for works, which have titles. `ended` are the terms of what came next, where
-    it asks for what was before that, `matter` whose matters it asks for (`requests`, the module).
+    before is asked for, `asks_title` that it asks for works, which have titles, `asks_number` for how many or which number.
+    `ended` are the terms of what came next, where it asks for what was before that, `matter` whose matters it asks for
+    (`requests`, the module).
     """
 
     text: str
@@ -78,6 +89,7 @@ class Question:
     own: bool
     former: bool
     asks_title: bool
+    asks_number: bool
     ended: frozenset[str]
     matter: float
 
@@ -120,6 +132,7 @@ def parse_question(query: str, anchor: datetime) -> Question:
         not _OWN.isdisjoint(spoken) or (not query.isascii() and OWN_CJK.search(query) is not None),
         former,
         not _TITLES.isdisjoint(spoken) or (not query.isascii() and _TITLES_CJK.search(query) is not None),
+        _ASKS_NUMBER.search(query) is not None,
         ended,
         matter(query, told),
     )

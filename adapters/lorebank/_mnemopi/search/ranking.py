@@ -12,6 +12,7 @@ added, never multiplied, so that none can erase a match:
     together    the share of the query's weight that its session holds, message by message taken together
     period      it was said in the time the query names
     time_words  the query asks for a time and the memory has time words
+    number      the query asks for a number ("how many", "which code") and the memory has one
     title       the query asks for a book, a film or the like, and the memory has words in quotation marks
     own         it tells of its speaker: "I", "my", "we"
     question    minus the share of the memory that asks rather than tells
@@ -45,7 +46,7 @@ from lorebank._mnemopi.search.current import Matched, by_time, followed, settled
 from lorebank._mnemopi.search.evidence import RELATED_HELD, asked_for, evidence, held_in_session, whose
 from lorebank._mnemopi.search.homes import Column, Homes, Places, best_of_session, homes_of
 from lorebank._mnemopi.search.question import Question
-from lorebank._mnemopi.search.traits import asking, of_own, time_words, titled
+from lorebank._mnemopi.search.traits import asking, numbered, of_own, time_words, titled
 
 K1 = 0.4
 B = 0.2
@@ -54,7 +55,7 @@ TOLD = 0.6
 _TRUST = {"stated": 1.0, "true": 1.0, "tool": 0.9, "imported": 0.8, "inferred": 0.7, "unknown": 0.6, "false": 0.0}
 FAR_OUT = 6.0
 """A memory that is so many deviations nearer than usual gets the whole weight of `meaning`."""
-_SCALED = ("speaker", "around", "reply", "session", "together", "period", "time_words", "title", "own", "length")
+_SCALED = ("speaker", "around", "reply", "session", "together", "period", "time_words", "number", "title", "own", "length")
 _MEANT = ("meaning", "meaning_around", "meaning_session")
 
 
@@ -171,6 +172,7 @@ def _known(columns: Sequence[tuple[Any, ...]], times: Keys, question: Question) 
         "speaker": np.array([speaks[each] for each in speakers]) if any(speaks.values()) else nothing,
         "period": np.array([period.closeness(from_ticks(each)) for each in times.tolist()]) if period else nothing,
         "time_words": time_words(traits) if question.asks_when else nothing,
+        "number": numbered(traits) if question.asks_number else nothing,
         "title": titled(traits) if question.asks_title else nothing,
         "own": of_own(traits),
         "question": -asking(traits),

@@ -1,5 +1,5 @@
 """What a memory's text is like, found once when it is written: time words, how much of it asks, whether it tells of its
-speaker, and whether it has a title in quotation marks.
+speaker or of a change, and whether it has a number or a title in quotation marks.
 
 All are packed into one small number, so that a recall needs no look at the text. The number also keeps whether the time
 of the memory was told (`TIMED`) or is just when it was written, which decides what counts as the same statement.
@@ -53,19 +53,31 @@ _CHANGE_TOLD = re.compile(
     re.IGNORECASE,
 )
 _CHANGE_CJK = re.compile("今は|もう|変わ|変え|新し|やめ|辞め|引っ越|替え|代わり|売っ|になっ")
+_NUMBERS = frozenset(
+    """
+    two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen
+    twenty thirty forty fifty sixty seventy eighty ninety hundred hundreds thousand thousands million dozen half percent twice
+    zwei drei vier funf sechs sieben acht neun zehn elf zwolf zwanzig dreissig hundert tausend halb prozent
+    dos tres cuatro cinco seis siete ocho nueve diez doce veinte treinta cien mil ciento
+    deux trois quatre cinq sept huit neuf dix onze douze vingt trente cent mille demi
+    """.split()  # noqa: SIM905 - a word list reads better as one text
+)
+_NUMBERS_CJK = re.compile("[一二三四五六七八九十百千万半]")
 _STEPS = 6
 TIMED = 1 << 4
-_OWN, _TITLED, _CHANGED = 1 << 5, 1 << 6, 1 << 7
+_OWN, _TITLED, _CHANGED, _NUMBERED = 1 << 5, 1 << 6, 1 << 7, 1 << 8
 
 
 def traits(text: str, spoken: Sequence[str]) -> int:
     """The packed traits of a text with these words: bit 0 for time words, three for the share of questions, in sixths, bit 5
-    for words of oneself, bit 6 for words in quotation marks, bit 7 for words of change.
+    for words of oneself, bit 6 for words in quotation marks, bit 7 for words of change, bit 8 for numbers.
     """
     asked = round(question_share(text) * _STEPS) << 1 if "?" in text or "？" in text else 0
     own = not FIRST_PERSON.isdisjoint(spoken) or (not text.isascii() and _OWN_CJK.search(text) is not None)
     quoted = _QUOTED.search(text) is not None
-    return int(_tells_time(text, spoken)) | asked | _OWN * own | _TITLED * quoted | _CHANGED * _tells_change(text, spoken)
+    digits = [word for word in spoken if word[0] <= "9"]
+    told = int(_tells_time(text, spoken, digits)) | _CHANGED * _tells_change(text, spoken)
+    return told | asked | _OWN * own | _TITLED * quoted | _NUMBERED * (bool(digits) or _has_number_words(text, spoken))
 
 
 def _tells_change(text: str, spoken: Sequence[str]) -> bool:
@@ -76,11 +88,14 @@ def _tells_change(text: str, spoken: Sequence[str]) -> bool:
     return not text.isascii() and _CHANGE_CJK.search(text) is not None
 
 
-def _tells_time(text: str, spoken: Sequence[str]) -> bool:
+def _has_number_words(text: str, spoken: Sequence[str]) -> bool:
+    return not _NUMBERS.isdisjoint(spoken) or (not text.isascii() and _NUMBERS_CJK.search(text) is not None)
+
+
+def _tells_time(text: str, spoken: Sequence[str], digits: Sequence[str]) -> bool:
     if not _TIME_WORDS.isdisjoint(spoken):
         return True
-    numbers = [word for word in spoken if word[0] <= "9"]
-    if numbers and any(map(_DATED.fullmatch, numbers)):
+    if any(map(_DATED.fullmatch, digits)):
         return True
     if "this" in spoken and any(a == "this" and b in _PERIODS for a, b in pairwise(spoken)):
         return True
@@ -118,3 +133,8 @@ def titled(packed: NDArray[np.int64]) -> NDArray[np.float64]:
 def changed(packed: int) -> bool:
     """Whether a text tells that something is no longer as it was, from its packed traits."""
     return packed & _CHANGED != 0
+
+
+def numbered(packed: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 where a text has a number, from packed traits."""
+    return (packed >> 8 & 1).astype(np.float64)

@@ -122,27 +122,27 @@ def _right(answer: Answer) -> bool:
 
 FLOORS = {"single": 0.95, "temporal": 0.96, "identifier": 1.0, "preference": 0.93, "multi": 0.93}
 HARD = {
-    "single": 0.64,
-    "temporal": 0.82,
-    "identifier": 0.82,
+    "single": 0.66,
+    "temporal": 0.85,
+    "identifier": 0.84,
     "preference": 0.62,
     "multi": 0.76,
-    "changed-current": 0.56,
-    "changed-former": 0.79,
+    "changed-current": 0.58,
+    "changed-former": 0.82,
 }
-RIGHT = {"changed-current": 0.40, "changed-former": 0.66}
+RIGHT = {"changed-current": 0.46, "changed-former": 0.70}
 
 
 USUAL = {
     "single": 0.83,
-    "temporal": 0.90,
-    "identifier": 0.86,
-    "preference": 0.85,
-    "multi": 0.86,
-    "changed-current": 0.56,
-    "changed-former": 0.64,
+    "temporal": 0.91,
+    "identifier": 0.94,
+    "preference": 0.86,
+    "multi": 0.84,
+    "changed-current": 0.60,
+    "changed-former": 0.71,
 }
-USUAL_RIGHT = {"changed-current": 0.42, "changed-former": 0.52}
+USUAL_RIGHT = {"changed-current": 0.43, "changed-former": 0.54}
 
 
 def lacking(found: Mapping[str, list[Answer]], floors: Mapping[str, float]) -> dict[str, float]:
@@ -184,7 +184,7 @@ def test_questions_are_answered_from_one_bank_with_everything(banks: Bank) -> No
 def test_questions_without_an_answer_find_nothing(banks: Bank) -> None:
     """Off-topic questions mostly return nothing at all."""
     found = by_class(banks, FILES)["off-topic"]
-    assert sum(answer.count == 0 for answer in found) / len(found) >= 0.88
+    assert sum(answer.count == 0 for answer in found) / len(found) >= 0.91
 
 
 def test_general_requests_find_nothing(banks: Bank) -> None:
@@ -195,7 +195,7 @@ def test_general_requests_find_nothing(banks: Bank) -> None:
         requests = REQUESTS.get(conversation["language"], REQUESTS["en"])
         bank = banks.named(conversation["id"])
         counts += [len(bank.recall(request)) for request in (requests * 2)[number % len(requests) :][:ASKED]]
-    assert counts.count(0) / len(counts) >= 0.80
+    assert counts.count(0) / len(counts) >= 0.84
 
 
 def test_the_set_is_whole() -> None:

@@ -301,7 +301,7 @@ class MnemopiSettings(Settings):
     """
 
     ranking: RankingWeights = RankingWeights()
-    floor: Annotated[float, Field(ge=0, le=1)] = 0.2
+    floor: Annotated[float, Field(ge=0, le=1)] = 0.24
     standing: Annotated[float, Field(ge=0, le=100)] = 1.6
     query_timeout: Seconds = 1
     synchronous: Literal["normal", "full"] = "normal"

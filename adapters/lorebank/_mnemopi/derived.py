@@ -16,6 +16,7 @@ from lorebank._mnemopi.dialects import spoken
 from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.jobs import marks
 from lorebank._mnemopi.schema import OBSERVATION
+from lorebank._mnemopi.search.kinds import count_terms
 from lorebank._mnemopi.store import ensure_bank, grow
 
 _DERIVED = spoken("SELECT DISTINCT m.key, m.bank, m.id FROM {sources_by_source} JOIN memories m ON m.key = s.key ORDER BY m.key")
@@ -97,7 +98,7 @@ def delete(source: Source, chosen: Sequence[Chosen], now: int) -> None:
         gone = [each for each in chosen if each.bank == bank]
         keys = [each.key for each in gone]
         spoken_of = facts.slots_of(source, bank, keys)
-        lengths = [len(row[0].split()) for row in rows_of(source, _TERMS, (json.dumps(keys), bank, OBSERVATION))]
+        lengths = [count_terms(row[0]) for row in rows_of(source, _TERMS, (json.dumps(keys), bank, OBSERVATION))]
         run_many(source, _DELETE, [(bank, key) for key in keys])
         grow(source, bank, size=-len(lengths), length=-sum(lengths))
         run_many(source, _FREE, [(bank, each.id) for each in gone])

@@ -22,6 +22,7 @@ from lorebank._mnemopi.facts.rules import facts_of
 from lorebank._mnemopi.jobs.marks import redo
 from lorebank._mnemopi.rows import content_values, maybe_moment, tags_of, to_json, to_memory, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION, banks, memories
+from lorebank._mnemopi.search.kinds import count_terms
 from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.search.traits import TIMED
 from lorebank._mnemopi.store import bank_number, grow
@@ -122,7 +123,7 @@ def change(connection: Connection, scope: Scope, memory_id: str, asked: Change, 
         spoken = words(item.content)
         values |= content_values(item, row["type"], spoken, alone=row["source"] == TRANSCRIPT.source)
         if row["type"] != OBSERVATION:
-            grow(connection, row["bank"], size=0, length=_length(values["terms"]) - _length(row["terms"]))
+            grow(connection, row["bank"], size=0, length=count_terms(values["terms"]) - count_terms(row["terms"]))
         told = (facts.realm(item.tags), facts_of(item.content, spoken, item.speaker))
         gone = derived.changed(connection, row["key"], now, own=asked.content is not None)
         facts.rewrite(connection, row["bank"], row["key"], told, now)
@@ -143,10 +144,6 @@ def _item(row: Mapping[str, Any], content: str, tags: tuple[str, ...]) -> Item:
         timestamp=maybe_moment(row["mentioned_at"]) if row["traits"] & TIMED else None,
         entities=tags_of(row["entities"]),
     )
-
-
-def _length(terms: str) -> int:
-    return len(terms.split())
 
 
 def invalidate(

@@ -21,6 +21,7 @@ from lorebank._mnemopi.facts import store as facts
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.rows import COLUMNS, content_values, digest, maybe_ticks, tags_of, to_json, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION, SEQUENCE_BITS, key_range
+from lorebank._mnemopi.search.kinds import count_terms
 from lorebank._mnemopi.search.terms import words
 from lorebank._mnemopi.store import ensure_bank, grow, index, last_place
 
@@ -41,8 +42,7 @@ class _Fresh(NamedTuple):
 
     @property
     def length(self) -> int:
-        found: str = self.derived["terms"]
-        return found.count(" ") + 1 if found else 0
+        return count_terms(self.derived["terms"])
 
 
 class Merge:

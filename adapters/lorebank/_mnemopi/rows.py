@@ -18,7 +18,8 @@ from lorebank._mnemopi.entities import entities_of
 from lorebank._mnemopi.facts.rules import Fact, facts_of
 from lorebank._mnemopi.facts.store import realm
 from lorebank._mnemopi.schema import memories
-from lorebank._mnemopi.search.kinds import kinds_told
+from lorebank._mnemopi.search.inflections import inflected
+from lorebank._mnemopi.search.kinds import count_terms, kinds_told
 from lorebank._mnemopi.search.terms import terms, words
 from lorebank._mnemopi.search.traits import TIMED, traits
 
@@ -90,7 +91,7 @@ def draft(item: Item, writer: Writer, *, now: datetime) -> Draft:
         said, until, item.session, item.speaker, item.document_id, item.context, to_json(item.tags), to_json(item.metadata),
         to_json(item.entities),
     )  # fmt: skip
-    length = found.count(" ") + 1 if found else 0
+    length = count_terms(found)
     told = facts_of(item.content, spoken, item.speaker)
     home = (item.session, item.document_id)
     return Draft(derived["digest"], row, length, kind, *home, importance, said, until, realm(item.tags), told)
@@ -115,14 +116,14 @@ ROLES = USERS | {"assistant", "system", "tool", "ai"}
 
 def search_terms(item: Item, spoken: Sequence[str]) -> list[str]:
     """The terms of the text with these words, then those of its speaker, context and entities that the text itself lacks, then
-    the kinds that all of these tell of.
+    the kinds that all of these tell of and the text's inflections.
     """
     found = terms(item.content, spoken)
     named = item.speaker if item.speaker and item.speaker.casefold() not in ROLES else None
     beside = [text for text in (named, item.context, *item.entities) if text]
     if beside:
         found += [term for text in beside for term in _label_terms(text) if term not in found]
-    return found + kinds_told(found)
+    return found + kinds_told(found) + inflected(item.content, spoken)
 
 
 @lru_cache(maxsize=4096)

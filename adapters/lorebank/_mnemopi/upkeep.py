@@ -14,6 +14,7 @@ from lorebank._mnemopi.derived import dangling
 from lorebank._mnemopi.dialects import speech, speech_of
 from lorebank._mnemopi.rows import maybe_moment
 from lorebank._mnemopi.schema import OBSERVATION, OWED, banks, key_range, memories, models, revisions
+from lorebank._mnemopi.search.kinds import count_terms
 from lorebank._mnemopi.store import bank_number
 
 _STRAYS = """SELECT count(*) FROM vectors v WHERE v.bank = ?
@@ -52,7 +53,7 @@ def _miscounted(connection: Connection, name: str, number: int) -> list[str]:
     size, length, last = rows_of(connection, "SELECT size, length, sequence FROM banks WHERE number = ?", (number,))[0]
     low, high = key_range(number)
     held = rows_of(connection, "SELECT key, terms, type FROM memories WHERE bank = ?", (number,))
-    counted = [len(terms.split()) for _, terms, kind in held if kind != OBSERVATION]
+    counted = [count_terms(terms) for _, terms, kind in held if kind != OBSERVATION]
     problems: list[str] = []
     if size != len(counted) or length != sum(counted):
         problems.append(f"bank {name!r} counts {size} memories and {length} terms; it holds {len(counted)}")

@@ -28,6 +28,7 @@ from lorebank._mnemopi.rows import tags_of, to_ticks
 from lorebank._mnemopi.schema import OBSERVATION
 from lorebank._mnemopi.search.corpus import SMALL, Corpus, rarity
 from lorebank._mnemopi.search.everyday import counted
+from lorebank._mnemopi.search.inflections import forms_asked
 from lorebank._mnemopi.search.kinds import kin_of
 from lorebank._mnemopi.search.linked import Link, Reader, links
 from lorebank._mnemopi.search.question import Question
@@ -166,7 +167,7 @@ def _holders(
     """The memories that hold each of the question's terms, and those that hold what a term stands for, where that is not so
     common that it tells nothing.
     """
-    kin = kin_of(question.terms)
+    kin = [*kin_of(question.terms), *forms_asked(question.text, question.words, question.terms)]
     wanted = [*((term,) for term in question.terms), *(each.words for each in kin)]
     found = _without_observations(connection, corpus, speech(connection).postings(connection, corpus.banks, wanted, bound), admit)
     held = dict(zip(question.terms, found, strict=False))
@@ -239,7 +240,8 @@ def _ranked(lists: Sequence[tuple[Keys, float]]) -> Keys:
     gained = np.repeat([weight for _, weight in lists], [len(keys) for keys, _ in lists])
     keys, places = np.unique(every, return_inverse=True)
     sums = np.bincount(places, gained, len(keys))
-    return keys[np.lexsort((-keys, -sums))]
+    newest: Keys = keys[::-1][np.argsort(-sums[::-1], kind="stable")]
+    return newest
 
 
 def _admitted(connection: Source, keys: Keys, admit: Filter, size: int) -> tuple[list[Row], list[Row]]:

@@ -14,10 +14,19 @@ from lorebank._mnemopi.search.everyday import EVIDENCE_SHARE, counted
 from lorebank._mnemopi.search.homes import Column, Homes, Places
 from lorebank._mnemopi.search.question import USER_TERMS, Question
 from lorebank._mnemopi.search.requests import OWN
-from lorebank._mnemopi.search.terms import stem
+from lorebank._mnemopi.search.terms import stem, terms
 
 RELATED_HELD = 0.75
-"""How much of its weight what a term stands for counts as evidence (measured: more, and off-topic questions find something)."""
+"""How much of its weight what a term stands for counts as evidence."""
+_FORMER = frozenset(
+    terms(
+        """
+        previous former formerly earlier original originally initially first old ursprünglich alt alte alten zuerst anterior
+        primero ancien ancienne
+        """
+    )
+)
+"""Terms that only say that what was is asked for."""
 ANSWERED_TERMS = 4
 """A question counts as answered when it is matched as much as this many rare terms: long ones can't be matched whole."""
 KNOWN_TERMS = 10
@@ -25,11 +34,15 @@ KNOWN_TERMS = 10
 
 
 def asked_for(pool: Pool, speakers: Sequence[str | None], question: Question) -> Mapping[str, float]:
-    """The weights of the question's terms but for who it is about: that a memory is somebody's is no evidence that it answers."""
+    """The weights of the question's terms but for who it is about, and that it is about what was: neither is evidence that a
+    memory answers.
+    """
     if question.anything and not any(map(len, pool.holders.values())):
         return {}
-    people = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
-    return counted({term: weight for term, weight in pool.weights.items() if term not in people}, EVIDENCE_SHARE)
+    quiet = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
+    if question.former:
+        quiet |= _FORMER
+    return counted({term: weight for term, weight in pool.weights.items() if term not in quiet}, EVIDENCE_SHARE)
 
 
 def evidence(pool: Pool, held: Column, in_session: Column, asked: Mapping[str, float], corpus: Corpus) -> float:

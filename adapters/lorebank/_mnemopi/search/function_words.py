@@ -7,7 +7,7 @@ Spanish "sin"), but a query in that language is searched without them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 ENGLISH = frozenset(
     """
@@ -43,7 +43,8 @@ OTHERS: dict[str, frozenset[str]] = {
         mein meine meinem meinen meiner mich mir mit nach nicht noch nur ob oder sein seine sich sie sind so uber um und
         uns unser vom von vor wann war waren warum was welche welchem welchen welcher welches wem wen wenn wer werden wie
         wieder wir wird wo wohin woher wurde zu zum zur aktuell aktuelle aktuellen aktueller aktuelles derzeit gerade jetzt
-        momentan weisst erinnerst gesagt
+        momentan weisst erinnerst gesagt lautet lautete fruher vorher davor damals bevor
+        bitte erklar erklare
         """.split()  # noqa: SIM905
     ),
     "es": frozenset(
@@ -51,7 +52,8 @@ OTHERS: dict[str, frozenset[str]] = {
         a al algo aqui como con cual cuales cuando cuanto de del desde donde el ella ellos en era eres es esa ese eso esta
         este esto fue ha hace han hasta hay la las le les lo los mas me mi mis muy no nos o para pero por porque que quien
         quienes se ser si sin sobre son su sus te tengo tiene tu tus un una unos y ya yo actual actuales actualmente ahora
-        sabes recuerdas dije
+        sabes recuerdas dije antes adonde era estaba estoy esta soy eramos
+        explica explicame dime cuentame
         """.split()  # noqa: SIM905
     ),
     "fr": frozenset(
@@ -59,7 +61,8 @@ OTHERS: dict[str, frozenset[str]] = {
         a ai as au aux avec avez avons c ce cela ces cet cette combien comment d dans de des du elle elles en es est et eu
         il ils j je l la le les leur leurs lui m ma mais me mes moi mon n ne nos notre nous on ont ou par pas pour pourquoi
         qu quand que quel quelle quelles quels qui s sa sans se ses si son sont sur t ta te tes toi ton tu un une vos votre
-        vous y actuel actuelle actuels actuelles actuellement maintenant sais rappelles dit
+        vous y actuel actuelle actuels actuelles actuellement maintenant sais rappelles dit quoi suis etais etait avais avait
+        avant explique
         """.split()  # noqa: SIM905
     ),
 }
@@ -82,11 +85,19 @@ FILLERS = frozenset(
 """English words of asking, for how things are now as well: all questions do that which don't ask for what was."""
 
 
-def language_of(words: Sequence[str]) -> str | None:
-    """The language that most of the function words among these belong to, if that is not English."""
-    counts = {language: sum(word in known for word in words) for language, known in OTHERS.items()}
-    best = max(counts, key=lambda language: counts[language])
-    return best if counts[best] > sum(word in ENGLISH for word in words) else None
+def languages_of(words: Collection[str]) -> tuple[str, ...]:
+    """The languages that most of the function words among these belong to, if those are more than the English ones: often one,
+    more where few words tell ("Vivo en Valencia").
+    """
+    spoken = frozenset(words)
+    counts = {language: len(known & spoken) for language, known in OTHERS.items()}
+    most = max(counts.values())
+    return tuple(each for each in counts if counts[each] == most) if most > len(ENGLISH & spoken) else ()
+
+
+def language_of(words: Collection[str]) -> str | None:
+    """The first of these languages, if that is not English."""
+    return next(iter(languages_of(words)), None)
 
 
 def of_query(words: Sequence[str]) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,12 @@ class Homes:
     spot: Keys
     order: Places
     alone: NDArray[np.bool_]
+    _steps: dict[int, tuple[Places, NDArray[np.bool_]]] = field(default_factory=dict[int, tuple[Places, NDArray[np.bool_]]])
 
     def beside(self, values: Column, step: int) -> Column:
         """For each candidate the value of the one so many places after it in its session; 0 where there is none."""
-        order, ordered = self.order, self.spot[self.order]
-        at = np.minimum(np.searchsorted(ordered, self.spot + step), len(ordered) - 1)
-        return np.where((ordered[at] == self.spot + step) & ~self.alone, values[order][at], 0.0)
+        at, there = self._steps.get(step) or self._stepped(step)
+        return np.where(there, values[at], 0.0)
 
     def together(self, groups: Iterable[tuple[Places, float]]) -> Column:
         """For each candidate the sum of what its session has: each group of places gives its sessions a value once."""
@@ -45,6 +45,13 @@ class Homes:
             here[self.session[places]] = True
             sums += here * value
         return np.where(self.alone, 0.0, sums[self.session])
+
+    def _stepped(self, step: int) -> tuple[Places, NDArray[np.bool_]]:
+        """The place of the one so many places after each candidate, and whether there is one."""
+        ordered, wanted = self.spot[self.order], self.spot + step
+        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        self._steps[step] = found = self.order[at], (ordered[at] == wanted) & ~self.alone
+        return found
 
 
 def homes_of(columns: Sequence[tuple[Any, ...]]) -> Homes:

@@ -52,6 +52,11 @@ def kinds_told(found: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(kind for term in found if term in told for kind in told[term]))
 
 
+def count_terms(found: str) -> int:
+    """How many terms a memory has, the kinds behind them aside."""
+    return found.count(" ") - found.count(f" {MARK}") + 1 if found else 0
+
+
 def without_kinds(found: str) -> str:
     """The terms of a memory, without the kinds behind them."""
     return found.partition(f" {MARK}")[0]

@@ -45,6 +45,7 @@ from lorebank._mnemopi.search.corpus import Corpus
 from lorebank._mnemopi.search.current import Matched, by_time, followed, settled
 from lorebank._mnemopi.search.evidence import RELATED_HELD, asked_for, evidence, held_in_session, whose
 from lorebank._mnemopi.search.homes import Column, Homes, Places, best_of_session, homes_of
+from lorebank._mnemopi.search.kinds import count_terms
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.search.traits import asking, numbered, of_own, time_words, titled
 
@@ -124,7 +125,7 @@ def _lexical(
     """
     texts: list[str] = [row[9] for row in pool.rows]
     mean = corpus.length / corpus.size if corpus.size else 1.0
-    lengths = np.array([text.count(" ") + 1 for text in texts], np.float64)
+    lengths = np.array(list(map(count_terms, texts)), np.float64)
     norms = K1 * (1 - B + B * lengths / mean)
     scores, held = np.zeros(len(texts)), np.zeros(len(texts))
     padded: list[str] = [f" {text} " for text in texts[: pool.matched]]

@@ -19,7 +19,7 @@ about anything, and for a general request (measured on conversations of our own 
 _IMPERSONAL = re.compile(
     r"""\bhow\ do\ (?:i|we)\b|\b(?:how|what|where|which|why|when|who)\b.{,12}?\ (?:can|could|should|would|must|may)\ (?:i|we)\b|
     \b(?:if|when)\ (?:i|we)\b|
-    \b(?:kann|soll|muss|wenn)\ (?:ich|wir)\b|\b(?:puis|dois|peux)[\ -]je\b|\bje\ peux\b|
+    \b(?:kann|soll|muss|wenn)\ (?:ich|wir)\b|\bwie\ (?!hei)\w+e\ ich\b|\b(?:puis|dois|peux)[\ -]je\b|\bje\ peux\b|
     \b(?:give|tell|show|help|teach|send|recommend|suggest|explain\ to|gib|sag|zeig|erkl[aä]re?|schreib|nenn|hilf|dis|donne|
     explique|aide)[\ -](?:me|mir|moi)\b""",
     re.IGNORECASE | re.VERBOSE,
@@ -45,7 +45,8 @@ _GENERAL = YOURS | frozenset(
     """.split()  # noqa: SIM905
 )
 _HOW_TO = re.compile(
-    r"\bhow (?:do|does|can|to|long|many|much|often|is|are)\b|\bwie (?:kann|macht|man|viele|lange|funktioniert|geht|bekomm\w*)\b|"
+    r"\bhow (?:do|does|can|to|long|many|much|often|is|are)\b|"
+    r"\bwie (?:kann|macht|man|viele|lange|funktioniert|geht|bekomm\w*|(?!hei)\w+e ich)\b|"
     r"\bc[oó]mo (?:se|puedo|hago|hacer)\b|\bpor qu[eé]\b|\bcomment (?:faire|on|fonctionne|puis|est)\b|"
     r"方法|やり方|作り方|どうやって|仕方|違い|意味|おすすめ|とは|説明|書いて|訳して|なぜ|教えて",
     re.IGNORECASE,

@@ -12,6 +12,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import cast
 
 import Stemmer
@@ -43,14 +44,20 @@ _SYMBOLIC = re.compile(r"(?<!\w)([A-Za-z])(\+\+|#)(?!\w)")
 _SYMBOLS = {"++": "plusplus", "#": "sharp"}
 
 
-class _Stems(threading.local):
-    """Each thread's own stemmer: a Snowball stemmer keeps state while it works."""
+class _Stemmers(threading.local):
+    """Each thread's own stemmers, by language: a Snowball stemmer keeps state while it works."""
 
     def __init__(self) -> None:
-        self.stem = cast("Callable[[str], str]", Stemmer.Stemmer("english").stemWord)  # pyright: ignore[reportUnknownMemberType]
+        self._known = dict[str, Callable[[str], str]]()
+
+    def stem(self, language: str, word: str) -> str:
+        if language not in self._known:
+            found: object = Stemmer.Stemmer(language).stemWord  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            self._known[language] = cast("Callable[[str], str]", found)
+        return self._known[language](word)
 
 
-_stems = _Stems()
+_stemmers = _Stemmers()
 _known: dict[str, str] = {}
 _MAX_KNOWN = 200_000
 
@@ -61,8 +68,14 @@ def stem(word: str) -> str:
     if found is None:
         if len(_known) >= _MAX_KNOWN:
             _known.clear()
-        found = _known[word] = _stems.stem(word[:MAX_TERM])
+        found = _known[word] = _stemmers.stem("en", word[:MAX_TERM])
     return found
+
+
+@lru_cache(maxsize=65_536)
+def stem_in(language: str, word: str) -> str:
+    """The stem of a lower-case word in a language (its two letters), with the accents that the language's stemmer leaves."""
+    return _stemmers.stem(language, word[:MAX_TERM])
 
 
 def normalize(text: str) -> str:

@@ -54,9 +54,9 @@ class Meaning:
         for each in self.held:
             rows = store.by_number(connection, self.model.number, each.bank, each.nearest(signs, CANDIDATES).tolist())
             found |= self._compared(rows)
-        least = self.mean + NEAR * self.deviation
-        ordered = sorted((key for key, cosine in found.items() if cosine >= least), key=lambda key: (-found[key], -key))
-        return np.array(ordered, np.int64)
+        keys, cosines = np.fromiter(found, np.int64, len(found)), np.fromiter(found.values(), np.float64, len(found))
+        order = np.lexsort((-keys, -cosines))[: np.count_nonzero(cosines >= self.mean + NEAR * self.deviation)]
+        return keys[order]
 
     def closeness(self, connection: Source, keys: Sequence[int]) -> Column:
         """How far each memory stands out, in deviations; 0 for one without a vector."""

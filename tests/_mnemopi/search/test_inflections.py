@@ -11,7 +11,7 @@ from lorebank._mnemopi.search.compounds import parts_of
 from lorebank._mnemopi.search.function_words import language_of, languages_of
 from lorebank._mnemopi.search.inflections import forms_asked, inflected
 from lorebank._mnemopi.search.kinds import OF_A_FORM, OF_A_KIND
-from lorebank._mnemopi.search.terms import query_terms, words
+from lorebank._mnemopi.search.terms import MAX_TERM, query_terms, words
 
 OTHERS = (
     "Die Rechnung vom März ist bezahlt.",
@@ -104,3 +104,9 @@ def test_forms_count_more_than_the_parts_of_a_compound() -> None:
 def test_compounds_are_parted_before_their_last_word(word: str, parts: tuple[str, ...]) -> None:
     """Where that is known; a word by itself is no compound."""
     assert parts_of(word) == parts
+
+
+def test_a_run_of_letters_without_end_is_no_word() -> None:
+    """Neither read as a compound at every place nor kept whole."""
+    text = "Ich habe das hier: " + "donaudampfschiff" * 4_000
+    assert max(map(len, inflected(text, words(text)))) <= MAX_TERM + len("_de_")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lorebank import open_bank
-from lorebank._mnemopi.search.kinds import OF_A_FORM, OF_A_KIND, kin_of, kinds_told, without_kinds
+from lorebank._mnemopi.search.kinds import OF_A_FORM, OF_A_KIND, kin_of, kinds_told, unmarked
 from lorebank._mnemopi.search.terms import terms
 
 OTHERS = (
@@ -60,7 +60,7 @@ def test_a_memory_is_of_the_kinds_that_its_words_tell_of() -> None:
     kinds = kinds_told(found)
     assert "_pet" in kinds
     assert len(kinds) == len(set(kinds))
-    assert without_kinds(" ".join([*found, *kinds])) == without_kinds(" ".join(found)) == " ".join(found)
+    assert unmarked(" ".join([*found, *kinds])) == unmarked(" ".join(found)) == " ".join(found)
     assert kinds_told(terms("The quarterly turbine report")) == []
 
 

@@ -10,7 +10,7 @@ from lorebank._database.driver import Source
 from lorebank._domain.memory import CONSOLIDATION, EXTRACTION, Memory
 from lorebank._mnemopi.rows import full_rows, to_memory
 from lorebank._mnemopi.search.function_words import ENGLISH
-from lorebank._mnemopi.search.kinds import without_kinds
+from lorebank._mnemopi.search.kinds import unmarked
 from lorebank._mnemopi.search.terms import stem, terms, words
 
 MACHINES = frozenset({"assistant", "ai", "system", "tool"})
@@ -25,8 +25,8 @@ Row = Mapping[str, Any]
 
 
 def told_rows(connection: Source, keys: Sequence[int], now: int) -> list[dict[str, Any]]:
-    """The rows of those of these memories that people told and that hold now, in the order of their keys, without kinds."""
-    rows = [row | {"terms": without_kinds(row["terms"])} for row in full_rows(connection, keys) if _told(row, now)]
+    """The rows of those of these memories that people told and that hold now, by key, with the terms alone."""
+    rows = [row | {"terms": unmarked(row["terms"])} for row in full_rows(connection, keys) if _told(row, now)]
     return sorted(rows, key=lambda row: row["key"])
 
 

@@ -13,39 +13,41 @@ from collections.abc import Collection, Iterator
 from lorebank._mnemopi.search.compounds import parts_of
 from lorebank._mnemopi.search.function_words import ENGLISH, OTHERS, languages_of
 from lorebank._mnemopi.search.kinds import MARK, OF_A_FORM, OF_A_KIND, Kin
-from lorebank._mnemopi.search.terms import normalize, stem, stem_in
+from lorebank._mnemopi.search.terms import MAX_TERM, normalize, stem, stem_in
 
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = re.compile(rf"[^\W\d_]{{3,{MAX_TERM}}}")
+"""A longer run is taken piece by piece: it is no word."""
 _GERMAN_VERB = re.compile(r"(?:ge(\w{3,}?)(?:e?t|en))|(\w{4,}?)t")
 """Participles and third persons, which the stemmer leaves as they are."""
 
 
 def inflected(text: str, spoken: Collection[str]) -> list[str]:
     """The stems by which a text with these words is indexed beside its terms; none where it is English."""
-    return list(dict.fromkeys(own for language in languages_of(spoken) for _, own, _ in _stems(language, text)))
+    words = dict.fromkeys(_WORD.findall(text.lower()))
+    return list(dict.fromkeys(own for language in languages_of(spoken) for word in words for own, _ in _stems(language, word)))
 
 
 def forms_asked(text: str, spoken: Collection[str], asked: Collection[str]) -> list[Kin]:
     """What a query's terms stand for in the languages that it may be in: their forms, and the parts of compounds."""
+    languages = languages_of(spoken)
+    words = [(stem(normalize(word)), word) for word in dict.fromkeys(_WORD.findall(text.lower()))] if languages else []
     found: dict[tuple[str, str], list[str]] = {}
-    for language in languages_of(spoken):
-        for term, own, part in _stems(language, text):
-            if term in asked:
+    for language in languages:
+        for term, word in words:
+            for own, part in _stems(language, word) if term in asked else ():
                 found.setdefault((term, own if part else ""), []).append(own)
     return [Kin(term, tuple(dict.fromkeys(every)), OF_A_KIND if part else OF_A_FORM) for (term, part), every in found.items()]
 
 
-def _stems(language: str, text: str) -> Iterator[tuple[str, str, bool]]:
-    """The words of meaning as terms, each with its stem in this language; in German also with the root of a verb and the
-    parts of a compound, which are marked as such.
+def _stems(language: str, word: str) -> Iterator[tuple[str, bool]]:
+    """The stem of a word of meaning in this language; in German also the root of a verb, and the parts of a compound, which are
+    told apart.
     """
-    for word in _WORD.findall(text.lower()):
-        plain = normalize(word)
-        if plain in OTHERS[language] or plain in ENGLISH:
-            continue
-        term, mark = stem(plain), f"{MARK}{language}_"
-        yield term, mark + normalize(stem_in(language, word)), False
-        if language == "de":
-            if verb := _GERMAN_VERB.fullmatch(word):
-                yield term, mark + normalize(stem_in(language, f"{verb[1] or verb[2]}e")), False
-            yield from ((term, mark + part, True) for part in parts_of(word))
+    if (plain := normalize(word)) in OTHERS[language] or plain in ENGLISH:
+        return
+    mark = f"{MARK}{language}_"
+    yield mark + normalize(stem_in(language, word)), False
+    if language == "de":
+        if verb := _GERMAN_VERB.fullmatch(word):
+            yield mark + normalize(stem_in(language, f"{verb[1] or verb[2]}e")), False
+        yield from ((mark + part, True) for part in parts_of(word))

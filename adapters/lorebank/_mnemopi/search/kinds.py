@@ -19,12 +19,12 @@ OF_A_KIND = 0.5
 """A memory that tells of one of a kind is half as much evidence as one that names the kind (measured: 0.3 to 0.7 are alike)."""
 OF_A_FORM = 0.8
 MARK = "_"
-"""What a kind begins with among the terms of a memory, and no term does."""
+"""What begins a kind, or a stem of another language (`inflections`), behind the terms of a memory; no term begins so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """What a query's term stands for: the terms (or kinds), and how much one of them counts beside the term itself."""
+    """What a query's term stands for: terms, kinds or stems, and how much one of them counts beside the term itself."""
 
     term: str
     words: tuple[str, ...]
@@ -53,12 +53,12 @@ def kinds_told(found: Iterable[str]) -> list[str]:
 
 
 def count_terms(found: str) -> int:
-    """How many terms a memory has, the kinds behind them aside."""
+    """How many terms a memory has, what is marked behind them aside."""
     return found.count(" ") - found.count(f" {MARK}") + 1 if found else 0
 
 
-def without_kinds(found: str) -> str:
-    """The terms of a memory, without the kinds behind them."""
+def unmarked(found: str) -> str:
+    """The terms of a memory, without what is marked behind them."""
     return found.partition(f" {MARK}")[0]
 
 

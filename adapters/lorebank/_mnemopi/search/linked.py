@@ -17,7 +17,7 @@ from lorebank._database.driver import Row
 from lorebank._mnemopi.rows import USERS, name_words
 from lorebank._mnemopi.search.corpus import rarity
 from lorebank._mnemopi.search.everyday import everyday
-from lorebank._mnemopi.search.kinds import without_kinds
+from lorebank._mnemopi.search.kinds import unmarked
 from lorebank._mnemopi.search.question import Question
 from lorebank._mnemopi.search.traits import changed
 
@@ -79,10 +79,8 @@ def _anchor(question: Question, matched: Sequence[Row]) -> Row | None:
 
 def _sharing(question: Question, anchor: Row, reader: Reader) -> dict[int, float]:
     """The keys of the memories that share rare words with one, and how rare these are together."""
-    told = [
-        word for word in dict.fromkeys(without_kinds(anchor[9]).split()) if len(word) >= SHORTEST and word not in question.terms
-    ]
-    words = [word for word in told if word not in everyday()][:WORDS]
+    told = [word for word in dict.fromkeys(unmarked(anchor[9]).split()) if len(word) >= SHORTEST]
+    words = [word for word in told if word not in question.terms and word not in everyday()][:WORDS]
     gained: dict[int, float] = {}
     for keys in reader.holders(words, READ):
         if 1 < len(keys) <= HELD_BY:

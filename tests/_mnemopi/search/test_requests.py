@@ -32,6 +32,8 @@ def parsed(query: str) -> Question:
         "私の犬の名前は?",
         "ユーザーの歯医者",
         "Can you tell me what I said about the boat?",
+        "Kannst du mir sagen, wie ich heiße?",
+        "Wie heiße ich?",
     ],
 )
 def test_questions_about_the_user(query: str) -> None:
@@ -49,6 +51,7 @@ def test_questions_about_the_user(query: str) -> None:
         "What's a good name for a puppy?",
         "difference between jam and jelly",
         "Wie macht man Pfannkuchen?",
+        "Wie schreibe ich eine Schleife?",
         "Erklär mir bitte die Abseitsregel.",
         "¿Cómo puedo quitar una mancha?",
         "Comment faire une béchamel ?",
@@ -58,6 +61,15 @@ def test_questions_about_the_user(query: str) -> None:
 def test_general_requests(query: str) -> None:
     """What is asked of an assistant, whoever asks."""
     assert parsed(query).matter == GENERAL
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["Kannst du mir den Satz des Pythagoras erklären?", "¿Me puedes explicar la fotosíntesis?", "Peux-tu me dire la capitale ?"],
+)
+def test_whoever_is_to_be_told_asks_for_nothing_of_theirs(query: str) -> None:
+    """Politeness is not about oneself."""
+    assert parsed(query).matter != OWN
 
 
 @pytest.mark.parametrize("query", ["Who is the dentist?", "the deadline", "Wann kommt der Klempner?", "歯医者はどこ?"])

@@ -18,8 +18,9 @@ about anything, and for a general request (measured on conversations of our own 
 
 _IMPERSONAL = re.compile(
     r"""\bhow\ do\ (?:i|we)\b|\b(?:how|what|where|which|why|when|who)\b.{,12}?\ (?:can|could|should|would|must|may)\ (?:i|we)\b|
-    \b(?:if|when)\ (?:i|we)\b|
-    \b(?:kann|soll|muss|wenn)\ (?:ich|wir)\b|\bwie\ (?!hei)\w+e\ ich\b|\b(?:puis|dois|peux)[\ -]je\b|\bje\ peux\b|
+    \b(?:if|when)\ (?:i|we)\b|\b(?:kann|soll|muss|wenn)\ (?:ich|wir)\b|\bwie\ (?!hei)\w+e\ ich\b|
+    \bk(?:annst|[öo]nn(?:te|test|en|ten))\ (?:du|sie|ihr)\ (?:mir|uns)\b|\b(?:me|nos)\ (?:puedes?|podr[ií]as?)\b|
+    \b(?:puis|dois|peux)[\ -]je\b|\bje\ peux\b|\bpe(?:ux-tu|ut-on|uvez-vous)\ (?:me|nous)\b|
     \b(?:give|tell|show|help|teach|send|recommend|suggest|explain\ to|gib|sag|zeig|erkl[aä]re?|schreib|nenn|hilf|dis|donne|
     explique|aide)[\ -](?:me|mir|moi)\b""",
     re.IGNORECASE | re.VERBOSE,

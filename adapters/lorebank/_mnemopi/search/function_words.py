@@ -67,6 +67,9 @@ OTHERS: dict[str, frozenset[str]] = {
     ),
 }
 
+_FOREIGN = frozenset[str]().union(*OTHERS.values()) - ENGLISH
+"""A text without one of these is in none of those languages: all its function words are English, too."""
+
 JAPANESE = frozenset(
     """
     です ます まし した して した たの のは のが のを のか すか ます から まで ので には では とは ての にし をし でし こと もの
@@ -89,6 +92,8 @@ def languages_of(words: Collection[str]) -> tuple[str, ...]:
     """The languages that most of the function words among these belong to, if those are more than the English ones: often one,
     more where few words tell ("Vivo en Valencia").
     """
+    if _FOREIGN.isdisjoint(words):
+        return ()
     spoken = frozenset(words)
     counts = {language: len(known & spoken) for language, known in OTHERS.items()}
     most = max(counts.values())

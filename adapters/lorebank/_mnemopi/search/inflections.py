@@ -23,8 +23,9 @@ _GERMAN_VERB = re.compile(r"(?:ge(\w{3,}?)(?:e?t|en))|(\w{4,}?)t")
 
 def inflected(text: str, spoken: Collection[str]) -> list[str]:
     """The stems by which a text with these words is indexed beside its terms; none where it is English."""
-    words = dict.fromkeys(_WORD.findall(text.lower()))
-    return list(dict.fromkeys(own for language in languages_of(spoken) for word in words for own, _ in _stems(language, word)))
+    languages = languages_of(spoken)
+    words = dict.fromkeys(_WORD.findall(text.lower())) if languages else ()
+    return list(dict.fromkeys(own for language in languages for word in words for own, _ in _stems(language, word)))
 
 
 def forms_asked(text: str, spoken: Collection[str], asked: Collection[str]) -> list[Kin]:

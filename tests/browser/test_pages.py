@@ -169,14 +169,14 @@ def test_the_pages_work_without_their_script(local: Reader) -> None:
     try:
         local.open("/")
         local.labelled("What do you want to know?").send_keys("Which seats does Ana prefer?")
-        local.named("Search", "button").click()
-        local.named("Ana prefers aisle seats.").click()
+        local.follow(local.named("Search", "button").click)
+        local.follow(local.named("Ana prefers aisle seats.").click)
         field = local.labelled("What it should say")
         field.clear()
         field.send_keys("Ana prefers the window.")
-        local.named("Correct", "button").click()
+        local.follow(local.named("Correct", "button").click)
         assert "The memory is corrected." in local.text
-        local.named("Undo").click()
+        local.follow(local.named("Undo").click)
         assert local.bank.get(known).text == "Ana prefers aisle seats."
     finally:
         local.command("Emulation.setScriptExecutionDisabled", value=False)

@@ -110,3 +110,9 @@ def test_a_run_of_letters_without_end_is_no_word() -> None:
     """Neither read as a compound at every place nor kept whole."""
     text = "Ich habe das hier: " + "donaudampfschiff" * 4_000
     assert max(map(len, inflected(text, words(text)))) <= MAX_TERM + len("_de_")
+
+
+def test_a_sign_for_several_words_is_no_word() -> None:
+    """A ligature that is written out as four words would leave three of them unmarked."""
+    text = "Ich habe \ufdfa\ufdfa\ufdfa gelesen."
+    assert inflected(text, words(text)) == ["_de_geles", "_de_les"]

@@ -86,6 +86,17 @@ def test_a_general_request_has_to_match_better(bank: Bank) -> None:
     assert list(bank.recall("How do I boil eggs for soft yolks?")) == []
 
 
+def test_a_word_for_what_was_is_neither_evidence_nor_a_name(bank: Bank) -> None:
+    """What was asked for needs as much evidence as what is, and a question of nothing else is no answer to itself."""
+    bank.retain(["The turbine hums at night.", "We painted the shed green.", "The tram was late."])
+    queries = ("What was the turbine deadline?", "What was the original turbine deadline?")
+    plain, former = (bank.explain(query).trace for query in queries)
+    assert plain is not None
+    assert former is not None
+    assert former.evidence == plain.evidence < 1
+    assert list(bank.recall("What was the original one?")) == []
+
+
 @pytest.mark.parametrize(
     ("query", "ended"),
     [

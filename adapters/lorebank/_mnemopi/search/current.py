@@ -119,7 +119,8 @@ class _Same:
         if self._lexical[one] < (CHANGE_AT_ALL if told else AT_ALL) * self._lexical[other]:
             return False
         both = self._words[one] & self._words[other]
-        shared = sum(self._rare(word) * ((CHANGE_KIND if told else 0.0) if word[0] == MARK else 1.0) for word in both)
+        kind = CHANGE_KIND if told else 0.0
+        shared = sum(self._rare(word) * (kind if word[0] == MARK else 1.0) for word in both)
         return shared >= (CHANGE_LINKED if told else LINKED)
 
     def _rare(self, word: str) -> float:

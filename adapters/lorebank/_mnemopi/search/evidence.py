@@ -12,21 +12,12 @@ from lorebank._mnemopi.search.candidates import Pool
 from lorebank._mnemopi.search.corpus import SMALL, Corpus, rarity
 from lorebank._mnemopi.search.everyday import EVIDENCE_SHARE, counted
 from lorebank._mnemopi.search.homes import Column, Homes, Places
-from lorebank._mnemopi.search.question import USER_TERMS, Question
+from lorebank._mnemopi.search.question import FORMER_TERMS, USER_TERMS, Question
 from lorebank._mnemopi.search.requests import OWN
-from lorebank._mnemopi.search.terms import stem, terms
+from lorebank._mnemopi.search.terms import stem
 
 RELATED_HELD = 0.75
 """How much of its weight what a term stands for counts as evidence."""
-_FORMER = frozenset(
-    terms(
-        """
-        previous former formerly earlier original originally initially first old ursprünglich alt alte alten zuerst anterior
-        primero ancien ancienne
-        """
-    )
-)
-"""Terms that only say that what was is asked for."""
 ANSWERED_TERMS = 4
 """A question counts as answered when it is matched as much as this many rare terms: long ones can't be matched whole."""
 KNOWN_TERMS = 10
@@ -34,15 +25,16 @@ KNOWN_TERMS = 10
 
 
 def asked_for(pool: Pool, speakers: Sequence[str | None], question: Question) -> Mapping[str, float]:
-    """The weights of the question's terms but for who it is about, and that it is about what was: neither is evidence that a
-    memory answers.
+    """The weights of the question's terms but for who it is about, and that it is about what was, where it asks for more: neither
+    is evidence that a memory answers.
     """
     if question.anything and not any(map(len, pool.holders.values())):
         return {}
-    quiet = USER_TERMS.union(stem(word) for speaker in set(speakers) for word in name_words(speaker))
+    people = USER_TERMS | _names(speakers)
+    asked = {term: weight for term, weight in pool.weights.items() if term not in people}
     if question.former:
-        quiet |= _FORMER
-    return counted({term: weight for term, weight in pool.weights.items() if term not in quiet}, EVIDENCE_SHARE)
+        asked = {term: weight for term, weight in asked.items() if term not in FORMER_TERMS} or asked
+    return counted(asked, EVIDENCE_SHARE)
 
 
 def evidence(pool: Pool, held: Column, in_session: Column, asked: Mapping[str, float], corpus: Corpus) -> float:
@@ -59,10 +51,15 @@ def evidence(pool: Pool, held: Column, in_session: Column, asked: Mapping[str, f
     return (sum(best) / 2) * math.sqrt(min(1.0, known / min(total, KNOWN_TERMS * one)))
 
 
-def whose(pool: Pool, asked: Mapping[str, float], question: Question) -> float:
+def whose(pool: Pool, speakers: Sequence[str | None], question: Question) -> float:
     """What evidence counts times: a question about somebody needs less of it, a general request more (`requests`)."""
-    named = len(asked) < len(pool.weights.keys() - USER_TERMS)
+    named = not (_names(speakers) - USER_TERMS).isdisjoint(pool.weights)
     return OWN if named else question.matter
+
+
+def _names(speakers: Sequence[str | None]) -> frozenset[str]:
+    """The terms of the speakers' names."""
+    return frozenset(stem(word) for speaker in set(speakers) for word in name_words(speaker))
 
 
 def held_in_session(

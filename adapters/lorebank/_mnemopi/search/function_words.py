@@ -52,7 +52,7 @@ OTHERS: dict[str, frozenset[str]] = {
         a al algo aqui como con cual cuales cuando cuanto de del desde donde el ella ellos en era eres es esa ese eso esta
         este esto fue ha hace han hasta hay la las le les lo los mas me mi mis muy no nos o para pero por porque que quien
         quienes se ser si sin sobre son su sus te tengo tiene tu tus un una unos y ya yo actual actuales actualmente ahora
-        sabes recuerdas dije antes adonde era estaba estoy esta soy eramos
+        sabes recuerdas dije antes adonde estaba estoy soy eramos
         explica explicame dime cuentame
         """.split()  # noqa: SIM905
     ),

@@ -17,6 +17,7 @@ Column = NDArray[np.float64]
 """One number for each candidate of a pool."""
 Places = NDArray[np.intp]
 """Places of candidates in a pool."""
+_Step = tuple[Places, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Homes:
     spot: Keys
     order: Places
     alone: NDArray[np.bool_]
-    _steps: dict[int, tuple[Places, NDArray[np.bool_]]] = field(default_factory=dict[int, tuple[Places, NDArray[np.bool_]]])
+    _steps: dict[int, _Step] = field(default_factory=dict[int, _Step])
 
     def beside(self, values: Column, step: int) -> Column:
         """For each candidate the value of the one so many places after it in its session; 0 where there is none."""
@@ -46,7 +47,7 @@ class Homes:
             sums += here * value
         return np.where(self.alone, 0.0, sums[self.session])
 
-    def _stepped(self, step: int) -> tuple[Places, NDArray[np.bool_]]:
+    def _stepped(self, step: int) -> _Step:
         """The place of the one so many places after each candidate, and whether there is one."""
         ordered, wanted = self.spot[self.order], self.spot + step
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)

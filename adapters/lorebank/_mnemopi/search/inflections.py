@@ -17,7 +17,7 @@ from lorebank._mnemopi.search.terms import MAX_TERM, normalize, stem, stem_in
 
 _WORD = re.compile(rf"[^\W\d_]{{3,{MAX_TERM}}}")
 """A longer run is taken piece by piece: it is no word."""
-_GERMAN_VERB = re.compile(r"(?:ge(\w{3,}?)(?:e?t|en))|(\w{4,}?)t")
+_GERMAN_VERB = re.compile(r"ge(\w{3,}?)(?:e?t|en)|(\w{4,}?)t")
 """Participles and third persons, which the stemmer leaves as they are."""
 
 
@@ -31,11 +31,12 @@ def inflected(text: str, spoken: Collection[str]) -> list[str]:
 def forms_asked(text: str, spoken: Collection[str], asked: Collection[str]) -> list[Kin]:
     """What a query's terms stand for in the languages that it may be in: their forms, and the parts of compounds."""
     languages = languages_of(spoken)
-    words = [(stem(normalize(word)), word) for word in dict.fromkeys(_WORD.findall(text.lower()))] if languages else []
+    words = dict.fromkeys(_WORD.findall(text.lower())) if languages else ()
+    wanted = [(term, word) for word in words if (term := stem(normalize(word))) in asked]
     found: dict[tuple[str, str], list[str]] = {}
     for language in languages:
-        for term, word in words:
-            for own, part in _stems(language, word) if term in asked else ():
+        for term, word in wanted:
+            for own, part in _stems(language, word):
                 found.setdefault((term, own if part else ""), []).append(own)
     return [Kin(term, tuple(dict.fromkeys(every)), OF_A_KIND if part else OF_A_FORM) for (term, part), every in found.items()]
 
@@ -44,7 +45,8 @@ def _stems(language: str, word: str) -> Iterator[tuple[str, bool]]:
     """The stem of a word of meaning in this language; in German also the root of a verb, and the parts of a compound, which are
     told apart.
     """
-    if (plain := normalize(word)) in OTHERS[language] or plain in ENGLISH:
+    plain = normalize(word)
+    if plain in OTHERS[language] or plain in ENGLISH or not plain.isalpha():  # one sign may stand for several words
         return
     mark = f"{MARK}{language}_"
     yield mark + normalize(stem_in(language, word)), False

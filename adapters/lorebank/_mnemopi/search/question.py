@@ -18,6 +18,15 @@ MAX_TERMS = 64
 _OWN = ONESELF | THE_USER
 USER_TERMS = frozenset(terms(" ".join(THE_USER)))
 """The terms of a query that only say that it is about the user."""
+FORMER_TERMS = frozenset(
+    terms(
+        """
+        previous former formerly earlier original originally initially first old ursprünglich alt alte alten zuerst anterior
+        primero ancien ancienne
+        """
+    )
+)
+"""The terms of a query that only say that it is about what was."""
 _ANYTHING = USER_TERMS.union(
     terms(
         """

@@ -105,7 +105,7 @@ def rank(pool: Pool, corpus: Corpus, question: Question, weights: RankingWeights
     told = _in_time(scores, columns, _matched(lexical, pool, holding, question), pool, question)
     gained["current"] = told - scores
     order = tuple(np.lexsort((-keys, -times, -told)).tolist())
-    return Ranking(order, keys, told, gained, min(1.0, answered * whose(pool, asked, question)))
+    return Ranking(order, keys, told, gained, min(1.0, answered * whose(pool, columns[4], question)))
 
 
 def _in_time(scores: Column, columns: Sequence[tuple[Any, ...]], matched: Matched, pool: Pool, question: Question) -> Column:
